@@ -54,7 +54,7 @@ function(atb_generate_registration dir kind out)
 namespace atb {
 class ${registry};
 ${declarations}
-void register_all_${kind}s(${registry}& registry) {
+void register_all_${kind}s([[maybe_unused]] ${registry}& registry) {
 ${calls}}
 }  // namespace atb
 " @ONLY)
