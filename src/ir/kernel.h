@@ -2,6 +2,7 @@
 // What a CPU kernel is to the plan and the executor: phases of independent units.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -61,6 +62,7 @@ struct Call {
   std::span<const TensorView> outputs;
   std::span<const SequenceStep> sequences;  // the ragged step; empty where the graph has no state
   std::byte* scratch = nullptr;             // Kernel::scratch_bytes, shared by all phases and workers of this node
+  std::atomic<bool>* fault = nullptr;       // set by a kernel that could not finish; the executor throws after the walk
 };
 
 // Immutable after construction; run() may be called from several threads at once on disjoint unit ranges.

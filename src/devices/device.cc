@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/device.h"
+
+#include <charconv>
+
+#include "core/error.h"
+#include "devices/cpu/cpu_device.h"
+#include "devices/null/null_device.h"
+
+namespace atb {
+namespace {
+
+std::string device_names() {
+  std::string names;
+  for (const Device* device : devices()) {
+    if (!names.empty()) names += ", ";
+    names += device->name();
+  }
+  return names;
+}
+
+// What a build would need to have a device that this one lacks; empty for names that mean nothing to us.
+std::string_view missing_need(std::string_view kind) {
+  if (kind == "cuda") return "a build with the CUDA toolkit and an NVIDIA GPU";
+  if (kind == "npu") return "a build with the CANN toolkit and an Ascend NPU";
+  return {};
+}
+
+}  // namespace
+
+std::vector<const Device*> devices() { return {&cpu_device(), &null_device()}; }
+
+const Device& find_device(std::string_view name) {
+  const size_t colon = name.find(':');
+  const std::string_view kind = name.substr(0, colon);
+  int index = 0;
+  if (colon != std::string_view::npos) {
+    const std::string_view digits = name.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    require(error == std::errc() && end == digits.data() + digits.size() && index >= 0, Code::kInvalidArgument,
+            "[device] '", name, "' is not KIND or KIND:INDEX; this build has: ", device_names());
+  }
+  for (const Device* device : devices()) {
+    if (device->name() != kind) continue;
+    require(index == 0, Code::kInvalidArgument, "[device] '", name, "': there is only ", kind, ":0");
+    return *device;
+  }
+  const std::string_view need = missing_need(kind);
+  require(!need.empty(), Code::kInvalidArgument, "[device] unknown device '", name,
+          "'; this build has: ", device_names());
+  throw_error(Code::kUnsupported, "[device] '", name, "' is not in this build, which has: ", device_names(), "; it needs ",
+              need);
+}
+
+}  // namespace atb

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/null/null_device.h"
+
+namespace atb {
+namespace {
+
+class NullKernel final : public Kernel {
+ public:
+  int64_t units(const Call&, int) const noexcept override { return 0; }
+  double cost(const Call&, int) const noexcept override { return 0; }
+  void run(const Call&, int, int64_t, int64_t, std::byte*) const noexcept override {}
+  std::string variant(const Call&) const override { return "null"; }
+};
+
+class NullDevice final : public Device {
+ public:
+  std::string_view name() const override { return "null"; }
+  std::string description() const override { return "null: plans everything, computes nothing"; }
+  std::unique_ptr<Kernel> make_kernel(const KernelRequest&) const override { return std::make_unique<NullKernel>(); }
+};
+
+}  // namespace
+
+const Device& null_device() {
+  static const NullDevice device;
+  return device;
+}
+
+}  // namespace atb
