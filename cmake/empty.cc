@@ -1,1 +1,2 @@
-// Stands in for a layer that has no sources yet.
+// SPDX-License-Identifier: Apache-2.0
+// Source of a layer that has none of its own yet.

