@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/executor.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "ir/op.h"
+
+namespace atb {
+namespace {
+
+constexpr size_t kScratchAlignment = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
+
+// Workers claim chunks of a phase so that a disturbed core gets less; this many chunks a worker when undisturbed.
+constexpr int64_t kChunksPerWorker = 8;
+
+}  // namespace
+
+// Scratch depends on actual sizes (a longer context needs more attention partials): it is reserved before the launch and
+// only ever grows.
+void Executor::reserve_scratch(const Program& program, Frame& frame) {
+  size_t shared = 0;
+  size_t per_worker = 0;
+  std::vector<size_t> offset(frame.items.size());
+  for (const std::vector<int>& stage : program.stages()) {
+    size_t used = 0;
+    for (int index : stage) {
+      const Kernel& kernel = *program.items()[static_cast<size_t>(index)].kernel;
+      const Call& call = frame.items[static_cast<size_t>(index)].call;
+      offset[static_cast<size_t>(index)] = used;
+      used += aligned(kernel.scratch_bytes(call));
+      per_worker = std::max(per_worker, aligned(kernel.worker_scratch_bytes(call)));
+    }
+    shared = std::max(shared, used);
+  }
+  if (scratch_.size() < shared) scratch_ = AlignedBuffer(shared + shared / 4);
+  worker_scratch_.resize(static_cast<size_t>(team_.size()));
+  for (AlignedBuffer& buffer : worker_scratch_) {
+    if (buffer.size() < per_worker) buffer = AlignedBuffer(per_worker);
+  }
+  for (size_t i = 0; i < frame.items.size(); ++i) frame.items[i].call.scratch = scratch_.data() + offset[i];
+}
+
+// Phase p of all nodes of a stage forms one group; the next group starts after a barrier.
+void Executor::list_tasks(const Program& program, const Frame& frame) {
+  tasks_.clear();
+  groups_.clear();
+  const int64_t workers = team_.size();
+  for (const std::vector<int>& stage : program.stages()) {
+    int phases = 0;
+    for (int index : stage) phases = std::max(phases, program.items()[static_cast<size_t>(index)].kernel->phases());
+    for (int phase = 0; phase < phases; ++phase) {
+      const size_t begin = tasks_.size();
+      for (int index : stage) {
+        const Kernel& kernel = *program.items()[static_cast<size_t>(index)].kernel;
+        const Call& call = frame.items[static_cast<size_t>(index)].call;
+        if (phase >= kernel.phases()) continue;
+        const int64_t units = kernel.units(call, phase);
+        const bool whole = kernel.wants_whole_range(call, phase);
+        const int64_t chunk = whole ? 0 : std::max<int64_t>(1, units / (workers * kChunksPerWorker));
+        tasks_.push_back({index, phase, units, chunk, phase == 0, phase == kernel.phases() - 1});
+      }
+      groups_.emplace_back(begin, tasks_.size());
+    }
+  }
+  if (num_cursors_ < tasks_.size()) {
+    cursors_ = std::make_unique<Cursor[]>(tasks_.size());
+    num_cursors_ = tasks_.size();
+  }
+  for (size_t i = 0; i < tasks_.size(); ++i) cursors_[i].next.store(0, std::memory_order_relaxed);
+}
+
+void Executor::prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences) {
+  fault_.store(false);
+  for (Frame::Item& item : frame.items) {
+    item.call.sequences = sequences;
+    item.call.fault = &fault_;
+  }
+  reserve_scratch(program, frame);
+  list_tasks(program, frame);
+}
+
+void Executor::run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept {
+  std::byte* scratch = worker_scratch_[static_cast<size_t>(worker)].data();
+  const int64_t workers = team_.size();
+  if (workers == 1) {
+    if (task.units > 0) kernel.run(call, task.phase, 0, task.units, scratch);
+    return;
+  }
+  if (task.chunk == 0) {
+    const int64_t begin = task.units * worker / workers;
+    const int64_t end = task.units * (worker + 1) / workers;
+    if (begin < end) kernel.run(call, task.phase, begin, end, scratch);
+    return;
+  }
+  for (;;) {
+    const int64_t begin = cursor.next.fetch_add(task.chunk, std::memory_order_relaxed);
+    if (begin >= task.units) return;
+    kernel.run(call, task.phase, begin, std::min(begin + task.chunk, task.units), scratch);
+  }
+}
+
+void Executor::work(const Program& program, const Frame& frame, int worker, Trace* trace) {
+  const bool traced = trace != nullptr && worker == 0;
+  int64_t node_begin = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto [begin, end] = groups_[g];
+    const int64_t group_begin = traced ? trace_clock_ns() : 0;
+    for (size_t t = begin; t < end; ++t) {
+      const size_t index = static_cast<size_t>(tasks_[t].item);
+      run_task(*program.items()[index].kernel, frame.items[index].call, tasks_[t], cursors_[t], worker);
+    }
+    if (g + 1 < groups_.size()) team_.barrier();
+    if (!traced) continue;
+    if (tasks_[begin].first) node_begin = group_begin;
+    const int64_t now = trace_clock_ns();
+    for (size_t t = begin; t < end; ++t) {
+      if (!tasks_[t].last) continue;
+      const size_t index = static_cast<size_t>(tasks_[t].item);
+      const Node& node = *program.items()[index].node;
+      trace->add({.name = node.name(),
+                  .category = "node",
+                  .begin_ns = node_begin,
+                  .duration_ns = now - node_begin,
+                  .tid = 0,
+                  .layer = node.layer(),
+                  .variant = program.items()[index].kernel->variant(frame.items[index].call),
+                  .op = node.op_name(),
+                  .rows = frame.items[index].outputs.empty() ? 0 : frame.items[index].outputs[0].rows()});
+    }
+  }
+}
+
+void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace) {
+  prepare(program, frame, sequences);
+  team_.run([&](int worker) { work(program, frame, worker, trace); });
+  require(!fault_.load(), Code::kInternal, "[executor] ", program.graph().name(),
+          ": a kernel could not finish; the step is discarded");
+}
+
+size_t Executor::scratch_bytes() const {
+  size_t bytes = scratch_.size();
+  for (const AlignedBuffer& buffer : worker_scratch_) bytes += buffer.size();
+  return bytes;
+}
+
+}  // namespace atb

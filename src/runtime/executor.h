@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one step of a program as one launch: workers wake once, walk the stages and meet only at barriers between phases.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/thread_team.h"
+#include "core/trace.h"
+#include "runtime/plan.h"
+#include "runtime/program.h"
+
+namespace atb {
+
+class Executor {
+ public:
+  explicit Executor(ThreadTeam& team) : team_(team) {}
+
+  // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws kInternal
+  // after the walk if a kernel reported a fault; state values are then undefined and the caller drops the step.
+  void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr);
+
+  size_t scratch_bytes() const;
+
+ private:
+  // One phase of one node in this step.
+  struct Task {
+    int item;
+    int phase;
+    int64_t units;
+    int64_t chunk;     // units taken at a time; 0: each worker takes one fixed part
+    bool first, last;  // phase of its node
+  };
+  // Next unclaimed unit of a task, alone on its cache line.
+  struct alignas(64) Cursor {
+    std::atomic<int64_t> next{0};
+  };
+
+  void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
+  void reserve_scratch(const Program& program, Frame& frame);
+  void list_tasks(const Program& program, const Frame& frame);
+  void work(const Program& program, const Frame& frame, int worker, Trace* trace);
+  void run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
+
+  ThreadTeam& team_;
+  std::vector<Task> tasks_;
+  std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks between two barriers
+  std::unique_ptr<Cursor[]> cursors_;
+  size_t num_cursors_ = 0;
+  AlignedBuffer scratch_;                     // shared by the phases of a stage's nodes
+  std::vector<AlignedBuffer> worker_scratch_; // one a worker
+  std::atomic<bool> fault_{false};
+};
+
+}  // namespace atb

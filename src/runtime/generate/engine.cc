@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/generate/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+namespace atb {
+namespace {
+
+constexpr int64_t kDefaultPrefillChunk = 512;
+constexpr int64_t kDefaultContexts = 4;  // how many full-length sequences the cache holds, memory permitting
+
+int64_t default_kv_tokens(const EngineOptions& options, const KvLayout& layout) {
+  const int64_t wanted = kDefaultContexts * options.context_length;
+  const int64_t affordable = static_cast<int64_t>(available_memory_bytes() / 2 / layout.token_bytes());
+  return std::min(wanted, std::max(affordable, layout.block_tokens));
+}
+
+double seconds(Request::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<Graph> step_graph, const Device& device, const EngineOptions& options)
+    : options_(options), session_(std::move(step_graph), device, options.session), process_(getpid()) {
+  require(options_.context_length > 0, Code::kInvalidArgument, "[engine] context_length is ", options_.context_length,
+          ", needs at least 1");
+  require(options_.prefill_chunk >= 0, Code::kInvalidArgument, "[engine] prefill_chunk is ", options_.prefill_chunk,
+          ", needs at least 1 (0: the default)");
+  require(options_.kv_tokens >= 0, Code::kInvalidArgument, "[engine] kv_tokens is ", options_.kv_tokens,
+          ", needs at least 1 (0: the default)");
+  if (options_.prefill_chunk == 0) options_.prefill_chunk = kDefaultPrefillChunk;
+  if (options_.kv_tokens == 0) options_.kv_tokens = default_kv_tokens(options_, session_.kv_layout());
+  pool_ = std::make_unique<KvBlockPool>(session_.kv_layout(), blocks_for(options_.kv_tokens));
+}
+
+Engine::~Engine() = default;
+
+int64_t Engine::blocks_for(int64_t tokens) const {
+  const int64_t block = session_.kv_layout().block_tokens;
+  return (tokens + block - 1) / block;
+}
+
+void Engine::check_process() const {
+  require(getpid() == process_, Code::kFailedPrecondition,
+          "[engine] used in a forked process: process ", getpid(), ", made in ", process_,
+          "; make a new engine in the child, or start it with spawn");
+}
+
+void Engine::check_ids(const std::vector<int32_t>& ids) const {
+  require(!ids.empty(), Code::kInvalidArgument, "[engine] the prompt is empty: give at least one token");
+  require(static_cast<int64_t>(ids.size()) <= options_.context_length, Code::kInvalidArgument, "[engine] the prompt has ",
+          ids.size(), " tokens, the context holds ", options_.context_length, "; shorten the prompt");
+  for (size_t i = 0; i < ids.size(); ++i) {
+    require(ids[i] >= 0 && ids[i] < vocab(), Code::kInvalidArgument, "[engine] token ", i, " of the prompt is ", ids[i],
+            ", allowed are 0 to ", vocab() - 1);
+  }
+}
+
+Engine::RequestId Engine::enqueue(std::shared_ptr<Request> request) {
+  // The last generated token is never fed back, so it needs no position.
+  const int64_t new_tokens = request->consume ? 0 : request->params.max_new_tokens;
+  const int64_t longest = request->prompt_tokens + std::max<int64_t>(new_tokens - 1, 0);
+  request->reserved_blocks = blocks_for(longest);
+  const int64_t total = pool_->total_blocks();
+  require(request->reserved_blocks <= total, Code::kResourceExhausted, "[kv] a sequence of ", longest, " tokens needs ",
+          static_cast<size_t>(request->reserved_blocks) * kv_layout().block_bytes(), " bytes of cache, there are ",
+          static_cast<size_t>(total) * kv_layout().block_bytes(), "; the longest that fits is ",
+          total * kv_layout().block_tokens, " tokens");
+  request->submitted = Request::Clock::now();
+  const RequestId id = next_id_++;
+  request->id = id;
+  requests_[id] = std::move(request);
+  return id;
+}
+
+Engine::RequestId Engine::submit(std::vector<int32_t> prompt, const SamplingParams& params) {
+  check_process();
+  check_ids(prompt);
+  validate(params);
+  auto request = std::make_shared<Request>();
+  request->prompt_tokens = static_cast<int64_t>(prompt.size());
+  request->tokens = std::move(prompt);
+  request->params = params;
+  const int64_t room = options_.context_length - request->prompt_tokens + 1;
+  request->params.max_new_tokens = std::min(params.max_new_tokens, room);
+  if (!params.stop_token_ids) request->params.stop_token_ids = options_.stop_token_ids;
+  if (params.max_new_tokens == 0) request->finished = FinishReason::kLength;
+  const Lock lock(mutex_);
+  return enqueue(std::move(request));
+}
+
+std::shared_ptr<Request> Engine::find(RequestId id) const {
+  const auto it = requests_.find(id);
+  require(it != requests_.end(), Code::kInvalidArgument, "[engine] no request ", id, ": it was released or never made");
+  return it->second;
+}
+
+Progress Engine::next(RequestId id) {
+  check_process();
+  Lock lock(mutex_);
+  const std::shared_ptr<Request> held = find(id);
+  Request& request = *held;
+  const auto ready = [&] {
+    return request.finished.has_value() || static_cast<int64_t>(request.delivered) < request.generated();
+  };
+  drive_until(lock, ready);
+  if (request.error) std::rethrow_exception(request.error);
+  const auto first_new = request.tokens.begin() + request.prompt_tokens + static_cast<int64_t>(request.delivered);
+  Progress progress{{first_new, request.tokens.end()}, request.finished};
+  request.delivered += progress.tokens.size();
+  return progress;
+}
+
+// Steps until done(); while another caller steps, waits for what its step brings.
+void Engine::drive_until(Lock& lock, const std::function<bool()>& done) {
+  while (!done()) {
+    if (stepping_) {
+      progress_.wait(lock);
+    } else {
+      step(lock);
+    }
+  }
+}
+
+void Engine::cancel(RequestId id) {
+  check_process();
+  Lock lock(mutex_);
+  end(lock, *find(id));
+}
+
+// Ends a request now, or when the step that it is part of has ended.
+void Engine::end(Lock& lock, Request& request) {
+  request.cancelled = true;
+  progress_.wait(lock, [&] { return !request.in_step; });
+  if (!request.finished) finish(request, FinishReason::kCancelled);
+}
+
+void Engine::release(RequestId id) {
+  check_process();
+  Lock lock(mutex_);
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
+  const std::shared_ptr<Request> request = it->second;
+  end(lock, *request);
+  requests_.erase(id);
+}
+
+void Engine::finish(Request& request, FinishReason reason) {
+  request.finished = reason;
+  if (request.kv != nullptr) {
+    request.kv.reset();
+    reserved_blocks_ -= request.reserved_blocks;
+  }
+  progress_.notify_all();
+}
+
+// Gives waiting requests their cache, in order of submission; one that must wait holds back those after it.
+void Engine::admit() {
+  for (auto& [id, request] : requests_) {
+    if (request->finished || request->kv != nullptr) continue;
+    if (reserved_blocks_ + request->reserved_blocks > pool_->total_blocks()) return;
+    reserved_blocks_ += request->reserved_blocks;
+    request->kv = std::make_unique<KvSequence>(*pool_);
+  }
+}
+
+// Decoding requests take one row each; the prefill budget is shared evenly by the others.
+void Engine::compose(std::vector<StepShare>& shares) {
+  std::vector<Request*> prefilling;
+  for (auto& [id, request] : requests_) {
+    if (request->finished || request->kv == nullptr) continue;
+    if (request->decoding()) {
+      shares.push_back({request.get(), 1});
+    } else {
+      prefilling.push_back(request.get());
+    }
+  }
+  int64_t budget = options_.prefill_chunk;
+  for (size_t i = 0; i < prefilling.size() && budget > 0; ++i) {
+    const int64_t sharers = static_cast<int64_t>(prefilling.size() - i);
+    const int64_t rows = std::min(prefilling[i]->pending(), (budget + sharers - 1) / sharers);
+    shares.push_back({prefilling[i], rows});
+    budget -= rows;
+  }
+
+  input_.clear();
+  for (StepShare& share : shares) {
+    Request& request = *share.request;
+    const int64_t past = request.kv->length();
+    const int64_t first_row = static_cast<int64_t>(input_.ids.size());
+    request.kv->ensure(past + share.rows);
+    const auto begin = request.tokens.begin() + past;
+    input_.ids.insert(input_.ids.end(), begin, begin + share.rows);
+    for (int64_t i = 0; i < share.rows; ++i) input_.positions.push_back(static_cast<int32_t>(past + i));
+    const bool completes = share.rows == request.pending();
+    share.logit_rows = request.consume ? share.rows : (completes ? 1 : 0);
+    if (share.logit_rows > 0) share.logit_row = static_cast<int64_t>(input_.logit_rows.size());
+    for (int64_t i = share.rows - share.logit_rows; i < share.rows; ++i) {
+      input_.logit_rows.push_back(static_cast<int32_t>(first_row + i));
+    }
+    input_.sequences.push_back({first_row, share.rows, past, request.kv->blocks()});
+  }
+}
+
+// Runs one step for everybody, outside the lock. A failed step leaves every sequence as it was and ends its requests
+// with the error.
+void Engine::step(Lock& lock) {
+  admit();
+  std::vector<StepShare> shares;
+  std::exception_ptr error;
+  std::span<const float> logits;
+  try {
+    compose(shares);
+  } catch (...) {
+    fail(shares, std::current_exception());
+    return;
+  }
+  require(!shares.empty(), Code::kInternal, "[engine] nothing to run, yet a request waits");
+  stepping_ = true;
+  for (StepShare& share : shares) share.request->in_step = true;
+  lock.unlock();
+  try {
+    logits = session_.run(input_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  stepping_ = false;
+  for (StepShare& share : shares) share.request->in_step = false;
+  if (error) {
+    fail(shares, error);
+  } else {
+    deliver(shares, logits);
+  }
+  progress_.notify_all();
+}
+
+void Engine::fail(const std::vector<StepShare>& shares, std::exception_ptr error) {
+  for (const StepShare& share : shares) {
+    share.request->error = error;
+    finish(*share.request, FinishReason::kCancelled);
+  }
+}
+
+// Commits the step's keys and values, then samples or hands out logits. A caller's error ends its own request only.
+void Engine::deliver(const std::vector<StepShare>& shares, std::span<const float> logits) {
+  for (const StepShare& share : shares) {
+    Request& request = *share.request;
+    if (request.cancelled) {
+      finish(request, FinishReason::kCancelled);
+      continue;
+    }
+    request.kv->commit(share.rows);
+    if (share.logit_rows == 0) continue;
+    try {
+      take_logits(request, share, logits.data() + share.logit_row * vocab());
+    } catch (...) {
+      request.error = std::current_exception();
+      finish(request, FinishReason::kCancelled);
+    }
+  }
+}
+
+// Hands the logits of this step to who wants them, or samples the next token from the last row.
+void Engine::take_logits(Request& request, const StepShare& share, const float* row) {
+  if (request.consume) {
+    request.consume(request.kv->length() - share.rows, share.logit_rows, row);
+    if (request.pending() == 0) finish(request, FinishReason::kLength);
+    return;
+  }
+  const int32_t token = sample({row, static_cast<size_t>(vocab())}, request.params, request.generated());
+  request.last_token = Request::Clock::now();
+  if (request.generated() == 0) request.first_token = request.last_token;
+  const auto reason = stop_reason(request.params, token, request.generated() + 1);
+  if (reason != FinishReason::kStop) request.tokens.push_back(token);
+  if (reason) finish(request, *reason);
+}
+
+void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume) {
+  check_process();
+  for (const auto& ids : sequences) check_ids(ids);
+  std::vector<RequestId> ids;
+  {
+    const Lock lock(mutex_);
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      auto request = std::make_shared<Request>();
+      request->tokens = sequences[s];
+      request->prompt_tokens = static_cast<int64_t>(sequences[s].size());
+      request->consume = [&consume, s](int64_t first_row, int64_t rows, const float* row) {
+        consume(static_cast<int64_t>(s), first_row, rows, row);
+      };
+      ids.push_back(enqueue(std::move(request)));
+    }
+  }
+  std::exception_ptr error;
+  try {
+    Lock lock(mutex_);
+    for (RequestId id : ids) {
+      const std::shared_ptr<Request> request = find(id);
+      drive_until(lock, [&] { return request->finished.has_value(); });
+      if (request->error && !error) error = request->error;
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  for (RequestId id : ids) release(id);
+  if (error) std::rethrow_exception(error);
+}
+
+RequestTiming Engine::timing(RequestId id) const {
+  check_process();
+  const Lock lock(mutex_);
+  const std::shared_ptr<Request> held = find(id);
+  const Request& request = *held;
+  RequestTiming timing;
+  timing.prompt_tokens = request.prompt_tokens;
+  timing.generated_tokens = request.generated();
+  if (request.first_token > request.submitted) timing.prefill_s = seconds(request.first_token - request.submitted);
+  if (request.last_token > request.first_token) timing.decode_s = seconds(request.last_token - request.first_token);
+  return timing;
+}
+
+EngineStats Engine::stats() const {
+  check_process();
+  Lock lock(mutex_);
+  EngineStats stats;
+  stats.kv_blocks_in_use = pool_->blocks_in_use();
+  stats.kv_blocks_total = pool_->total_blocks();
+  stats.kv_block_tokens = kv_layout().block_tokens;
+  stats.kv_block_bytes = kv_layout().block_bytes();
+  stats.requests = static_cast<int64_t>(requests_.size());
+  if (!stepping_) stats.session = session_.stats();
+  return stats;
+}
+
+void Engine::start_trace() {
+  Lock lock(mutex_);
+  progress_.wait(lock, [&] { return !stepping_; });
+  trace_ = std::make_unique<Trace>();
+  session_.set_trace(trace_.get());
+}
+
+void Engine::write_trace(const std::string& path) {
+  Lock lock(mutex_);
+  progress_.wait(lock, [&] { return !stepping_; });
+  require(trace_ != nullptr, Code::kFailedPrecondition, "[trace] no trace was started");
+  session_.set_trace(nullptr);
+  trace_->write(path);
+  trace_.reset();
+}
+
+}  // namespace atb

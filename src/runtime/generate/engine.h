@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves concurrent callers on one session: requests are batched into ragged steps, never interleaved inside a step.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/trace.h"
+#include "runtime/generate/request.h"
+#include "runtime/generate/sampling.h"
+#include "runtime/kv/block_pool.h"
+#include "runtime/session.h"
+
+namespace atb {
+
+struct EngineOptions {
+  SessionOptions session;
+  int64_t context_length = 0;  // longest sequence of the model; 0 is not allowed
+  int64_t prefill_chunk = 0;   // new tokens a step beside decoding rows; 0: 512
+  int64_t kv_tokens = 0;       // positions that the cache can hold; 0: up to 4 contexts, within half of the free memory
+  std::vector<int32_t> stop_token_ids;  // the model's own, used by requests that name none
+};
+
+// What a caller receives from next().
+struct Progress {
+  std::vector<int32_t> tokens;          // new since the last call; without the stop token
+  std::optional<FinishReason> finished;
+};
+
+struct RequestTiming {
+  double prefill_s = 0;  // submission to first token
+  double decode_s = 0;   // first token to last
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+};
+
+struct EngineStats {
+  int64_t kv_blocks_in_use = 0;
+  int64_t kv_blocks_total = 0;
+  int64_t kv_block_tokens = 0;
+  size_t kv_block_bytes = 0;
+  int64_t requests = 0;  // submitted and not released
+  SessionStats session;
+};
+
+// There is no thread of its own: whichever caller waits in next() drives the steps that serve everybody. All functions
+// may be called from several threads. In a forked child every call throws kFailedPrecondition at once.
+class Engine {
+ public:
+  using RequestId = int64_t;
+
+  Engine(std::unique_ptr<Graph> step_graph, const Device& device, const EngineOptions& options);
+  ~Engine();
+
+  // Queues a prompt. kInvalidArgument: empty prompt, an id outside the vocabulary, a prompt longer than the context, bad
+  // parameters. kResourceExhausted: a sequence that could never fit in the cache.
+  RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params);
+  // Waits for at least one new token or the end. After the end: no tokens, the same reason.
+  Progress next(RequestId id);
+  // Ends a request early; its next() reports "cancelled". Its KV blocks are back when cancel() returns.
+  void cancel(RequestId id);
+  // Forgets a request, cancelling it if need be. Unknown ids are ignored.
+  void release(RequestId id);
+  RequestTiming timing(RequestId id) const;
+
+  // Runs sequences through the model together and hands each chunk of logits to `consume(sequence, first_row, rows,
+  // logits)`; logits are [rows, vocab], valid during the call.
+  using ConsumeLogits = std::function<void(int64_t sequence, int64_t first_row, int64_t rows, const float* logits)>;
+  void logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume);
+
+  int64_t vocab() const { return session_.vocab(); }
+  int64_t context_length() const { return options_.context_length; }
+  int threads() const { return session_.threads(); }
+  const KvLayout& kv_layout() const { return session_.kv_layout(); }
+  const Graph& graph() const { return session_.graph(); }
+  EngineStats stats() const;
+
+  void start_trace();
+  void write_trace(const std::string& path);  // ends tracing
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void check_process() const;
+  void check_ids(const std::vector<int32_t>& ids) const;
+  RequestId enqueue(std::shared_ptr<Request> request);
+  std::shared_ptr<Request> find(RequestId id) const;
+  void drive_until(Lock& lock, const std::function<bool()>& done);
+  void step(Lock& lock);
+  void admit();
+  void compose(std::vector<StepShare>& shares);
+  void fail(const std::vector<StepShare>& shares, std::exception_ptr error);
+  void finish(Request& request, FinishReason reason);
+  void end(Lock& lock, Request& request);
+  void take_logits(Request& request, const StepShare& share, const float* row);
+  void deliver(const std::vector<StepShare>& shares, std::span<const float> logits);
+  int64_t blocks_for(int64_t tokens) const;
+
+  EngineOptions options_;
+  Session session_;
+  std::unique_ptr<KvBlockPool> pool_;
+  StepInput input_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable progress_;
+  std::map<RequestId, std::shared_ptr<Request>> requests_;  // in order of submission
+  RequestId next_id_ = 1;
+  int64_t reserved_blocks_ = 0;  // by admitted requests, at their longest
+  bool stepping_ = false;        // a caller runs a step outside the lock
+  std::unique_ptr<Trace> trace_;
+  int64_t process_;
+};
+
+}  // namespace atb
