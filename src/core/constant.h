@@ -65,18 +65,21 @@ class Constant {
   static ConstantRef absent(std::string name, DType dtype, const Encoding* encoding, std::vector<int64_t> shape);
   static ConstantRef from_f32(std::string name, std::vector<int64_t> shape, std::span<const float> values);
   static ConstantRef from_i32(std::string name, std::vector<int64_t> shape, std::span<const int32_t> values);
-  // Concatenation along axis 0 of same-typed constants; the parts' bytes are shared.
+  // Concatenation along axis 0 of same-typed constants; the parts' bytes are shared (those of vectors are copied).
   static ConstantRef concat_rows(std::string name, const std::vector<ConstantRef>& parts);
-  // Row i of the result is row map[i] of `source`.
+  // Row i of the result is row map[i] of `source` (element i of a vector: its element map[i]).
   static ConstantRef permute_rows(const ConstantRef& source, std::vector<int32_t> map);
 
  private:
   Constant() = default;
+  static std::shared_ptr<Constant> make(std::string name, DType dtype, const Encoding* encoding,
+                                        std::vector<int64_t> shape, std::vector<Segment> segments);
   std::string name_;
   DType dtype_ = DType::kF32;
   const Encoding* encoding_ = nullptr;
   std::vector<int64_t> shape_;
   std::vector<Segment> segments_;
+  std::vector<int64_t> starts_;  // first row of each segment
   uint64_t id_ = 0;
 };
 

@@ -16,14 +16,22 @@ enum class Tri { kNo, kYes, kUnknown };
 // Values of symbols for one step: {"T": 512, "B": 1}.
 using Bindings = std::map<std::string, int64_t, std::less<>>;
 
+// Inclusive range of a symbol.
+struct SymbolRange {
+  int64_t lo = 0;
+  int64_t hi = 0;
+  friend bool operator==(const SymbolRange&, const SymbolRange&) = default;
+};
+using SymbolRanges = std::map<std::string, SymbolRange, std::less<>>;
+
 // An immutable symbolic integer. Normal form: sum of coefficient * product of atoms; an atom is a symbol or a
 // floordiv/mod/min/max of two Dims. Structural equality of normal forms is mathematical equality for polynomials.
 class Dim {
  public:
   Dim(int64_t value = 0);  // NOLINT: integers are dims
   Dim(int value) : Dim(static_cast<int64_t>(value)) {}  // NOLINT
-  // A symbol with an inclusive range; the same name always means the same symbol (a wider range given later is an
-  // error). `lo` must be >= 0.
+  // A symbol with an inclusive range; the same name always means the same symbol, whatever range it is given: a range
+  // is a fact that narrows bounds, not part of the identity. `lo` must be >= 0, `hi` at least `lo`.
   static Dim symbol(std::string_view name, int64_t lo = 1, int64_t hi = int64_t{1} << 40);
 
   bool is_constant() const;
@@ -52,12 +60,18 @@ class Dim {
   static Dim parse(std::string_view text);  // inverse of str(); kInvalidArgument on bad text
 
   struct Poly;  // the normal form, in dim.cc
+  // Null for a constant.
+  const Poly* poly() const { return poly_.get(); }
+  static Dim from_poly(Poly poly);
 
  private:
   explicit Dim(std::shared_ptr<const Poly> poly);
   int64_t value_ = 0;                 // when poly_ is null
   std::shared_ptr<const Poly> poly_;  // non-constant normal form
 };
+
+// Adds the symbols of `dim` with their ranges; where a symbol is already there, the ranges are intersected.
+void collect_symbols(const Dim& dim, SymbolRanges& ranges);
 
 // yes: proven equal; no: proven different by ranges; unknown otherwise. Unknown never matches a pattern.
 Tri equal(const Dim& a, const Dim& b);
