@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/engine.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cmath>
+
+#include "api/language_model.h"
+#include "core/error.h"
+
+namespace atb {
+namespace {
+
+namespace nb = nanobind;
+using Ids = std::vector<int64_t>;
+// f32 [tokens, vocab]; a numpy array, a DLPack capsule or a memoryview is made of it without a copy.
+using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Token ids arrive as any Python integer; the engine takes 32 bits and checks the vocabulary.
+std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
+  std::vector<int32_t> narrowed;
+  narrowed.reserve(ids.size());
+  for (int64_t id : ids) {
+    require(id >= 0 && id < vocab, Code::kInvalidArgument, "[engine] token id ", id, ", allowed are 0 to ", vocab - 1);
+    narrowed.push_back(static_cast<int32_t>(id));
+  }
+  return narrowed;
+}
+
+const char* finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    default: return "cancelled";
+  }
+}
+
+std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& device, const std::string& dtype,
+                                    const std::string& precision, int threads, int64_t prefill_chunk, int64_t context,
+                                    int64_t kv_tokens) {
+  const nb::gil_scoped_release release;
+  return LanguageModel::open(path, {device, dtype, precision, threads, prefill_chunk, context, kv_tokens});
+}
+
+int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,
+               double top_p, uint64_t seed, const std::optional<Ids>& stop_token_ids, bool ignore_eos) {
+  Engine& engine = model.engine();
+  SamplingParams params;
+  params.max_new_tokens = max_new_tokens;
+  params.temperature = temperature;
+  params.top_k = top_k;
+  params.top_p = top_p;
+  params.seed = seed;
+  if (stop_token_ids) {
+    params.stop_token_ids = narrow(*stop_token_ids, engine.vocab());
+  } else if (ignore_eos) {
+    params.stop_token_ids = std::vector<int32_t>{};
+  }
+  std::vector<int32_t> ids = narrow(prompt, engine.vocab());
+  const nb::gil_scoped_release release;
+  return engine.submit(std::move(ids), params);
+}
+
+nb::tuple next(LanguageModel& model, int64_t request) {
+  Progress progress;
+  {
+    const nb::gil_scoped_release release;
+    progress = model.engine().next(request);
+  }
+  nb::object reason = nb::none();
+  if (progress.finished) reason = nb::str(finish_name(*progress.finished));
+  return nb::make_tuple(progress.tokens, reason);
+}
+
+nb::dict timing(LanguageModel& model, int64_t request) {
+  const RequestTiming timing = model.engine().timing(request);
+  nb::dict result;
+  result["prefill_s"] = timing.prefill_s;
+  result["decode_s"] = timing.decode_s;
+  result["prompt_tokens"] = timing.prompt_tokens;
+  result["generated_tokens"] = timing.generated_tokens;
+  return result;
+}
+
+std::vector<Matrix> logits(LanguageModel& model, const std::vector<Ids>& sequences) {
+  Engine& engine = model.engine();
+  const size_t vocab = static_cast<size_t>(engine.vocab());
+  std::vector<std::vector<int32_t>> ids;
+  for (const Ids& sequence : sequences) ids.push_back(narrow(sequence, engine.vocab()));
+  std::vector<std::unique_ptr<std::vector<float>>> rows;
+  {
+    const nb::gil_scoped_release release;
+    for (const auto& sequence : ids) rows.push_back(std::make_unique<std::vector<float>>(sequence.size() * vocab));
+    engine.logits(ids, [&](int64_t sequence, int64_t first_row, int64_t count, const float* values) {
+      std::copy(values, values + static_cast<size_t>(count) * vocab,
+                rows[static_cast<size_t>(sequence)]->begin() + first_row * static_cast<int64_t>(vocab));
+    });
+  }
+  std::vector<Matrix> result;
+  for (size_t s = 0; s < rows.size(); ++s) {
+    std::vector<float>* values = rows[s].release();
+    const nb::capsule owner(values, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+    result.push_back(Matrix(values->data(), {ids[s].size(), vocab}, owner));
+  }
+  return result;
+}
+
+// log softmax(logits)[token], in f64.
+double log_probability(const float* logits, int64_t vocab, int32_t token) {
+  double largest = logits[0];
+  for (int64_t i = 1; i < vocab; ++i) largest = std::max(largest, static_cast<double>(logits[i]));
+  double sum = 0;
+  for (int64_t i = 0; i < vocab; ++i) sum += std::exp(static_cast<double>(logits[i]) - largest);
+  return static_cast<double>(logits[token]) - largest - std::log(sum);
+}
+
+double log_likelihood(LanguageModel& model, const Ids& ids, int64_t begin) {
+  Engine& engine = model.engine();
+  const std::vector<int32_t> tokens = narrow(ids, engine.vocab());
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  require(begin >= 1 && begin <= count, Code::kInvalidArgument, "[engine] begin is ", begin, ", allowed are 1 to ", count);
+  const nb::gil_scoped_release release;
+  double sum = 0;
+  engine.logits({tokens}, [&](int64_t, int64_t first_row, int64_t rows, const float* values) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t predicted = first_row + r + 1;
+      if (predicted < begin || predicted >= count) continue;
+      sum += log_probability(values + r * engine.vocab(), engine.vocab(), tokens[static_cast<size_t>(predicted)]);
+    }
+  });
+  return sum;
+}
+
+nb::dict stats(LanguageModel& model) {
+  const EngineStats stats = model.engine().stats();
+  nb::dict result;
+  result["kv_blocks_in_use"] = stats.kv_blocks_in_use;
+  result["kv_blocks_total"] = stats.kv_blocks_total;
+  result["kv_block_tokens"] = stats.kv_block_tokens;
+  result["kv_bytes_in_use"] = static_cast<size_t>(stats.kv_blocks_in_use) * stats.kv_block_bytes;
+  result["requests"] = stats.requests;
+  result["plans"] = stats.session.plans;
+  result["weight_bytes"] = stats.session.packed_bytes;
+  result["arena_bytes"] = stats.session.arena_bytes;
+  result["arena_lower_bound_bytes"] = stats.session.arena_lower_bound_bytes;
+  result["scratch_bytes"] = stats.session.scratch_bytes;
+  return result;
+}
+
+nb::dict info(LanguageModel& model) {
+  const LanguageModelInfo& info = model.info();
+  nb::dict result;
+  result["family"] = info.family;
+  result["precision"] = info.precision;
+  result["target"] = info.target;
+  result["threads"] = model.engine().threads();
+  result["layers"] = info.layers;
+  result["vocab"] = info.vocab;
+  result["context_length"] = info.context_length;
+  result["bos"] = info.bos_token_id;
+  result["eos"] = info.stop_token_ids;
+  result["weight_bytes"] = info.weight_bytes;
+  result["weight_bytes_per_token"] = info.weight_bytes_per_token;
+  result["kv_bytes_per_token"] = model.engine().kv_layout().token_bytes();
+  result["flops_per_token"] = info.flops_per_token;
+  result["load_s"] = info.load_s;
+  return result;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<LanguageModel>(module, "Engine")
+      .def(nb::new_(&open), nb::arg("path"), nb::arg("device") = "cpu", nb::arg("dtype") = "auto",
+           nb::arg("precision") = "auto", nb::arg("threads") = 0, nb::arg("prefill_chunk") = 0, nb::arg("context") = 0,
+           nb::arg("kv_tokens") = 0)
+      .def("submit", &submit, nb::arg("prompt_ids"), nb::arg("max_new_tokens"), nb::arg("temperature") = 0.0,
+           nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
+           nb::arg("ignore_eos") = false)
+      .def("next", &next, nb::arg("request"))
+      .def("cancel", [](LanguageModel& model, int64_t request) { model.engine().cancel(request); }, nb::arg("request"),
+           Release())
+      .def("release", [](LanguageModel& model, int64_t request) { model.engine().release(request); },
+           nb::arg("request"), Release())
+      .def("timing", &timing, nb::arg("request"))
+      .def("logits", &logits, nb::arg("sequences"))
+      .def("log_likelihood", &log_likelihood, nb::arg("ids"), nb::arg("begin"))
+      .def("stats", &stats)
+      .def("info", &info)
+      .def("report_json", &LanguageModel::report_json, nb::arg("tokens") = 1, Release())
+      .def("start_trace", [](LanguageModel& model) { model.engine().start_trace(); }, Release())
+      .def("write_trace", [](LanguageModel& model, const std::string& path) { model.engine().write_trace(path); },
+           nb::arg("path"), Release());
+}
+
+}  // namespace atb

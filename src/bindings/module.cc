@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The extension module atb._core: the C++ API with Python types, and nothing else.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings/engine.h"
+#include "bindings/errors.h"
+#include "bindings/files.h"
+#include "core/log.h"
+#include "core/memory.h"
+#include "core/thread_team.h"
+#include "kernels/roofline.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  nb::set_leak_warnings(false);  // interpreter shutdown order is not ours
+  atb::bind_errors(module);
+  atb::bind_engine(module);
+  atb::bind_files(module);
+
+  module.def("version", [] { return ATB_VERSION; });
+  module.def("set_log_level", [](const std::string& name) { atb::set_log_level(atb::log_level_from_name(name)); },
+             nb::arg("name"));
+  module.def("peak_rss_mb", [] { return static_cast<double>(atb::peak_rss_bytes()) / (1 << 20); },
+             "Largest resident size of this process so far, in MiB.");
+  module.def("available_cpus", &atb::available_cpus);
+  module.def(
+      "roofline",
+      [](int threads, size_t bytes) {
+        atb::ThreadTeam team(threads);
+        atb::Roofline limits;
+        {
+          const nb::gil_scoped_release release;
+          limits = atb::measure_roofline(team, bytes);
+        }
+        nb::dict result;
+        result["read_gb_s"] = limits.read_gb_s;
+        result["f32_gflop_s"] = limits.f32_gflop_s;
+        return result;
+      },
+      nb::arg("threads"), nb::arg("bytes"), "Read bandwidth over a working set of `bytes` and f32 multiply-add peak.");
+}
