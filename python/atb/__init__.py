@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATB runs transformer models fast by replacing many small operators with few fused ones.
+
+    import atb
+    llm = atb.LLM("path/to/model")
+    print(llm.generate("The capital of France is", max_new_tokens=32)[0].text)
+"""
+
+from __future__ import annotations
+
+from atb._core import version as _version
+from atb.errors import (
+    CancelledError,
+    DataLossError,
+    Error,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnsupportedError,
+)
+from atb.llm import LLM, SamplingOptions
+from atb.output import GenerationOutput, Timing
+
+__version__ = _version()
+
+__all__ = [
+    "LLM",
+    "CancelledError",
+    "DataLossError",
+    "Error",
+    "FailedPreconditionError",
+    "GenerationOutput",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "ResourceExhaustedError",
+    "SamplingOptions",
+    "Timing",
+    "UnsupportedError",
+    "__version__",
+]

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`LLM`: a model that generates text. Everything heavy happens in the native engine; this class speaks text and Python."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from atb import _core
+from atb.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from atb.output import GenerationOutput, Timing
+from atb.text.tokenizer import Tokenizer
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How tokens are chosen. Temperature 0 is greedy; top_k 0 and top_p 1 keep every token.
+
+    `stop_token_ids` replaces the model's own end tokens (None keeps them); `ignore_eos` generates through all of them.
+    """
+
+    max_new_tokens: int = 128
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    stop_token_ids: Sequence[int] | None = None
+    ignore_eos: bool = False
+
+
+class LLM:
+    """A loaded model. Several threads may call one LLM at once; each gets the text it would get alone."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        device: str = "cpu",
+        dtype: str = "auto",
+        precision: str = "auto",
+        threads: int | None = None,
+        prefill_chunk: int | None = None,
+        log_level: str | None = None,
+        context: int | None = None,
+        kv_tokens: int | None = None,
+    ) -> None:
+        """Loads a Hugging Face directory, a .gguf file, or a model of the local Hugging Face cache by its hub name.
+
+        precision: "exact" (weights and activations in f32), "fast" (int8 activations where weights are quantized), or
+            "auto" (fast for quantized files, else exact).
+        threads: workers; None takes what the affinity mask and the CPU quota allow.
+        prefill_chunk: prompt tokens a step; None lets the engine choose. It never changes the result.
+        context: most tokens of one sequence; None is the model's own limit.
+        kv_tokens: tokens that the key/value cache holds for all sequences together; None lets the engine choose.
+        Raises `atb.Error` (see `atb.errors`) with one line that says where, what and what to do.
+        """
+        if log_level is not None:
+            _core.set_log_level(log_level)
+        self.path = _core.resolve_model_path(str(model))
+        self._engine_or_none: Any = _core.Engine(
+            self.path,
+            device=device,
+            dtype=dtype,
+            precision=precision,
+            threads=threads or 0,
+            prefill_chunk=prefill_chunk or 0,
+            context=context or 0,
+            kv_tokens=kv_tokens or 0,
+        )
+        self._info: dict[str, Any] = self._engine_or_none.info()
+        self._tokenizer: Tokenizer | None = None
+        self._tokenizer_lock = threading.Lock()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, built when first needed."""
+        with self._tokenizer_lock:
+            if self._tokenizer is None:
+                self._tokenizer = Tokenizer.from_model(self.path)
+            return self._tokenizer
+
+    def generate(self, prompts: Prompt | Sequence[Prompt], **options: Any) -> list[GenerationOutput]:
+        """Continues each prompt (text, or token ids); options are the fields of `SamplingOptions`.
+
+        The prompts run as one ragged batch, without padding; one prompt gives a list of one.
+        """
+        sampling = _sampling(options)
+        prompt_ids = [self._encode(prompt) for prompt in _as_list(prompts)]
+        engine = self._engine
+        requests: list[int] = []
+        try:
+            for ids in prompt_ids:
+                requests.append(_submit(engine, ids, sampling))
+            finished = _drive(engine, requests)
+            return [
+                self._output(engine, request, ids, *result)
+                for request, ids, result in zip(requests, prompt_ids, finished, strict=True)
+            ]
+        finally:
+            _give_back(engine, requests)
+
+    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+        """Yields text as it is generated, never a part of a character. Leaving the loop cancels the request."""
+        sampling = _sampling(options)
+        return self._stream(self._engine, self._encode(prompt), sampling)
+
+    def _stream(self, engine: Any, ids: list[int], sampling: SamplingOptions) -> Iterator[str]:
+        text = self.tokenizer.stream(continuation=True)
+        request = _submit(engine, ids, sampling)
+        try:
+            reason = None
+            while reason is None:
+                tokens, reason = engine.next(request)
+                delta = text.push_all(tokens) + (text.finish() if reason is not None else "")
+                if delta:
+                    yield delta
+        finally:
+            _give_back(engine, [request])
+
+    def logits(self, sequences: Sequence[Sequence[int]]) -> list[Any]:
+        """For each sequence of token ids an f32 matrix [tokens, vocabulary]: row t scores the token after ids[: t + 1].
+
+        The matrices support the buffer protocol and DLPack: `numpy.asarray(m)` and `torch.from_dlpack(m)` copy nothing.
+        """
+        matrices: list[Any] = self._engine.logits([_as_ids(ids) for ids in sequences])
+        return matrices
+
+    def log_likelihood(self, text: str, window: int | None = None) -> tuple[float, int]:
+        """Sum of log p(token | those before it) over a text, and how many tokens were scored.
+
+        A text longer than `window` tokens (default: the context) is scored in windows that overlap by half, so that
+        every token but the first ones sees at least half a window.
+        """
+        ids = self.tokenizer.encode(text)
+        limit = int(self._info["context_length"])
+        window = min(window or limit, limit)
+        if len(ids) < 2:
+            raise InvalidArgumentError(f"[perplexity] the text has {len(ids)} tokens; expected at least 2")
+        if window < 2:
+            raise InvalidArgumentError(f"[perplexity] window is {window} tokens; expected at least 2")
+        total, scored_to = 0.0, 1
+        for start in range(0, len(ids), max(window // 2, 1)):
+            part = ids[start : start + window]
+            total += self._engine.log_likelihood(part, scored_to - start)
+            scored_to = start + len(part)
+            if scored_to == len(ids):
+                break
+        return total, len(ids) - 1
+
+    def perplexity(self, text: str, window: int | None = None) -> float:
+        """exp of the mean negative log likelihood of a text's tokens."""
+        from math import exp
+
+        total, count = self.log_likelihood(text, window)
+        return exp(-total / count)
+
+    def chat_prompt(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        """Prompt text for messages like {"role": "user", "content": "Hello"}, by the model's own chat template."""
+        template = self.tokenizer.chat_template
+        if template is None:
+            raise FailedPreconditionError("[chat] the model has no chat template; pass a plain prompt")
+        return template.render(messages, **variables)
+
+    def stats(self) -> dict[str, Any]:
+        """KV blocks in use and total, plans, bytes of weights, arena and cache."""
+        stats: dict[str, Any] = self._engine.stats()
+        return stats
+
+    def info(self) -> dict[str, Any]:
+        """Family, sizes, special tokens, precision, CPU target and load time of the model."""
+        return dict(self._info)
+
+    def report(self) -> dict[str, Any]:
+        """What was fused: the object that `atb explain --json` prints, for the graph in use."""
+        report: dict[str, Any] = json.loads(self._engine.report_json())
+        return report
+
+    def start_trace(self) -> None:
+        """Starts recording which kernel ran when."""
+        self._engine.start_trace()
+
+    def write_trace(self, path: str | Path) -> None:
+        """Writes what was recorded as a Chrome/Perfetto trace."""
+        self._engine.write_trace(str(path))
+
+    def close(self) -> None:
+        """Frees the model once running requests are done. Later calls raise; closing twice is fine."""
+        self._engine_or_none = None
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _engine(self) -> Any:
+        engine = self._engine_or_none
+        if engine is None:
+            raise FailedPreconditionError("[llm] this LLM is closed; load the model again")
+        return engine
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        return _as_ids(prompt)
+
+    def _output(
+        self, engine: Any, request: int, prompt_ids: list[int], token_ids: list[int], reason: str
+    ) -> GenerationOutput:
+        timing = Timing.from_engine(engine.timing(request), self._info["load_s"], _core.peak_rss_mb())
+        return GenerationOutput(self._text_of(token_ids), token_ids, prompt_ids, reason, timing)
+
+    def _text_of(self, token_ids: list[int]) -> str:
+        try:
+            return self.tokenizer.decode(token_ids, continuation=True)
+        except NotFoundError:  # a directory without tokenizer.json still runs on token ids
+            return ""
+
+
+def _drive(engine: Any, requests: list[int]) -> list[tuple[list[int], str]]:
+    """Takes turns until every request has finished; returns the tokens and the finish reason of each."""
+    tokens: dict[int, list[int]] = {request: [] for request in requests}
+    reasons: dict[int, str] = {}
+    while len(reasons) < len(requests):
+        for request in requests:
+            if request in reasons:
+                continue
+            new, reason = engine.next(request)
+            tokens[request] += new
+            if reason is not None:
+                reasons[request] = reason
+    return [(tokens[request], reasons[request]) for request in requests]
+
+
+def _submit(engine: Any, ids: list[int], sampling: SamplingOptions) -> int:
+    stop = sampling.stop_token_ids
+    request: int = engine.submit(
+        ids,
+        max_new_tokens=sampling.max_new_tokens,
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop_token_ids=None if stop is None else _as_ids(stop),
+        ignore_eos=sampling.ignore_eos,
+    )
+    return request
+
+
+def _give_back(engine: Any, requests: list[int]) -> None:
+    """Stops what still runs and frees the KV blocks of every request."""
+    for request in requests:
+        engine.cancel(request)
+        engine.release(request)
+
+
+def _sampling(options: Mapping[str, Any]) -> SamplingOptions:
+    known = SamplingOptions.__dataclass_fields__
+    for name in options:
+        if name not in known:
+            raise InvalidArgumentError(f"[generate] option {name!r} is not known; known are {', '.join(known)}")
+    return SamplingOptions(**options)
+
+
+def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One text or one list of ids is one prompt; anything else is a list of prompts."""
+    if isinstance(prompts, str):
+        return [prompts]
+    prompts = list(prompts)
+    if not prompts:
+        raise InvalidArgumentError("[generate] no prompts; expected at least one")
+    if all(isinstance(item, int) for item in prompts):
+        return [prompts]  # type: ignore[list-item]
+    return prompts  # type: ignore[return-value]
+
+
+def _as_ids(ids: Any) -> list[int]:
+    try:
+        return [int(token.__index__()) for token in ids]
+    except (TypeError, AttributeError):
+        raise InvalidArgumentError(
+            f"[generate] a prompt is a {type(ids).__name__}; expected text or a list of token ids (integers)"
+        ) from None
