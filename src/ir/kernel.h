@@ -21,19 +21,22 @@
 
 namespace atb {
 
+class AlignedBuffer;
 class ThreadTeam;
 
 // exact: weights dequantized into f32, KV in f32. fast: activations quantized to int8 per block where the weights are
 // quantized, KV in bf16.
 enum class Precision { kExact, kFast };
 
-// Packed forms of constants, keyed (constant id, layout name), shared by all plans of a model.
+// Packed forms of constants, keyed (constant id, layout name), shared by all plans of a model. Any thread may ask; packing
+// runs on the team, so nobody may be running the team meanwhile. `pack` may not ask the store itself.
 class PackedStore {
  public:
   explicit PackedStore(ThreadTeam* team = nullptr) : team_(team) {}
   // Memory of `bytes` (64-byte aligned, huge pages where they help, zero-filled), filled by `pack` at the first request
   // for this key. Source pages of `constant` are released afterwards. pack(dst, begin, end) fills units [begin, end) of
-  // `units` and may run on several threads.
+  // `units` and may run on several threads; what it throws is rethrown, and the next request packs again.
+  // kResourceExhausted when there is no memory, kFailedPrecondition when the constant is absent.
   std::shared_ptr<const std::byte> get(const ConstantRef& constant, const std::string& layout, size_t bytes, int64_t units,
                                        const std::function<void(std::byte* dst, int64_t begin, int64_t end)>& pack);
   // The whole constant as dense f32 (for norms, biases and other small ones).
@@ -42,9 +45,12 @@ class PackedStore {
 
  private:
   struct Entry;
+  std::shared_ptr<std::byte> allocate(size_t bytes, const std::string& constant_name);
   ThreadTeam* team_;
   mutable std::mutex mutex_;
   std::map<std::pair<uint64_t, std::string>, std::shared_ptr<Entry>> entries_;
+  std::shared_ptr<AlignedBuffer> slab_;  // where small forms are put side by side
+  size_t slab_used_ = 0;
   size_t bytes_ = 0;
 };
 
