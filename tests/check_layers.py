@@ -30,7 +30,7 @@ def allowed_layers() -> dict[str, set[str]]:
     for name, layers in allowed.items():
         if name not in KERNEL_USERS:
             layers.discard("kernels")
-    allowed[SEES_ALL] = {SEES_ALL, "atb", *allowed} - {"kernels"}
+    allowed[SEES_ALL] = {SEES_ALL, "atb", *allowed}
     return allowed
 
 
