@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ATB runs transformer models fast by replacing many small operators with few fused ones.
 
+For example:
+
     import atb
     llm = atb.LLM("path/to/model")
     print(llm.generate("The capital of France is", max_new_tokens=32)[0].text)
@@ -20,7 +22,8 @@ from atb.errors import (
     ResourceExhaustedError,
     UnsupportedError,
 )
-from atb.llm import LLM, SamplingOptions
+from atb.generation import GenerationStream, SamplingOptions
+from atb.llm import LLM
 from atb.output import GenerationOutput, Timing
 
 __version__ = _version()
@@ -32,6 +35,7 @@ __all__ = [
     "Error",
     "FailedPreconditionError",
     "GenerationOutput",
+    "GenerationStream",
     "InternalError",
     "InvalidArgumentError",
     "NotFoundError",

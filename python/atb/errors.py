@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions that ATB raises. Every one is an `atb.Error`; its message is one line that starts with where it happened."""
+"""The exceptions that ATB raises. Every one is an `atb.Error`; its message is one line that starts with where."""
 
 from __future__ import annotations
 

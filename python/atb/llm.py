@@ -1,38 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`LLM`: a model that generates text. Everything heavy happens in the native engine; this class speaks text and Python."""
+"""`LLM`: a model that generates text. The native engine does the work; this class speaks text and Python."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
+from atb.generation import GenerationStream, SamplingOptions, as_ids, drive, give_back, submit
 from atb.output import GenerationOutput, Timing
 from atb.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
-
-
-@dataclass(frozen=True)
-class SamplingOptions:
-    """How tokens are chosen. Temperature 0 is greedy; top_k 0 and top_p 1 keep every token.
-
-    `stop_token_ids` replaces the model's own end tokens (None keeps them); `ignore_eos` generates through all of them.
-    """
-
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    stop_token_ids: Sequence[int] | None = None
-    ignore_eos: bool = False
 
 
 class LLM:
@@ -63,7 +47,7 @@ class LLM:
         if log_level is not None:
             _core.set_log_level(log_level)
         self.path = _core.resolve_model_path(str(model))
-        self._engine_or_none: Any = _core.Engine(
+        self._open_engine: Any = _core.Engine(
             self.path,
             device=device,
             dtype=dtype,
@@ -73,9 +57,17 @@ class LLM:
             context=context or 0,
             kv_tokens=kv_tokens or 0,
         )
-        self._info: dict[str, Any] = self._engine_or_none.info()
+        self._info: dict[str, Any] = self._open_engine.info()
         self._tokenizer: Tokenizer | None = None
         self._tokenizer_lock = threading.Lock()
+
+    @property
+    def engine(self) -> Any:
+        """The native engine (`atb._core.Engine`), for tools that count tokens rather than read text."""
+        engine = self._open_engine
+        if engine is None:
+            raise FailedPreconditionError("[llm] this LLM is closed; load the model again")
+        return engine
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -90,45 +82,37 @@ class LLM:
 
         The prompts run as one ragged batch, without padding; one prompt gives a list of one.
         """
-        sampling = _sampling(options)
+        sampling = SamplingOptions.from_options(options)
         prompt_ids = [self._encode(prompt) for prompt in _as_list(prompts)]
-        engine = self._engine
+        engine = self.engine
         requests: list[int] = []
         try:
             for ids in prompt_ids:
-                requests.append(_submit(engine, ids, sampling))
-            finished = _drive(engine, requests)
+                requests.append(submit(engine, ids, sampling))
+            finished = drive(engine, requests)
             return [
-                self._output(engine, request, ids, *result)
-                for request, ids, result in zip(requests, prompt_ids, finished, strict=True)
+                GenerationOutput(self._text_of(tokens), tokens, ids, reason, self._timing(engine, request))
+                for request, ids, (tokens, reason) in zip(requests, prompt_ids, finished, strict=True)
             ]
         finally:
-            _give_back(engine, requests)
+            give_back(engine, requests)
 
-    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+    def stream(self, prompt: Prompt, **options: Any) -> GenerationStream:
         """Yields text as it is generated, never a part of a character. Leaving the loop cancels the request."""
-        sampling = _sampling(options)
-        return self._stream(self._engine, self._encode(prompt), sampling)
+        sampling = SamplingOptions.from_options(options)
+        engine, ids = self.engine, self._encode(prompt)
 
-    def _stream(self, engine: Any, ids: list[int], sampling: SamplingOptions) -> Iterator[str]:
-        text = self.tokenizer.stream(continuation=True)
-        request = _submit(engine, ids, sampling)
-        try:
-            reason = None
-            while reason is None:
-                tokens, reason = engine.next(request)
-                delta = text.push_all(tokens) + (text.finish() if reason is not None else "")
-                if delta:
-                    yield delta
-        finally:
-            _give_back(engine, [request])
+        def make_output(request: int, token_ids: list[int], text: str, reason: str) -> GenerationOutput:
+            return GenerationOutput(text, token_ids, ids, reason, self._timing(engine, request))
+
+        return GenerationStream(engine, ids, sampling, self.tokenizer.stream(), make_output)
 
     def logits(self, sequences: Sequence[Sequence[int]]) -> list[Any]:
         """For each sequence of token ids an f32 matrix [tokens, vocabulary]: row t scores the token after ids[: t + 1].
 
         The matrices support the buffer protocol and DLPack: `numpy.asarray(m)` and `torch.from_dlpack(m)` copy nothing.
         """
-        matrices: list[Any] = self._engine.logits([_as_ids(ids) for ids in sequences])
+        matrices: list[Any] = self.engine.logits([as_ids(ids) for ids in sequences])
         return matrices
 
     def log_likelihood(self, text: str, window: int | None = None) -> tuple[float, int]:
@@ -147,7 +131,7 @@ class LLM:
         total, scored_to = 0.0, 1
         for start in range(0, len(ids), max(window // 2, 1)):
             part = ids[start : start + window]
-            total += self._engine.log_likelihood(part, scored_to - start)
+            total += self.engine.log_likelihood(part, scored_to - start)
             scored_to = start + len(part)
             if scored_to == len(ids):
                 break
@@ -169,7 +153,7 @@ class LLM:
 
     def stats(self) -> dict[str, Any]:
         """KV blocks in use and total, plans, bytes of weights, arena and cache."""
-        stats: dict[str, Any] = self._engine.stats()
+        stats: dict[str, Any] = self.engine.stats()
         return stats
 
     def info(self) -> dict[str, Any]:
@@ -178,20 +162,20 @@ class LLM:
 
     def report(self) -> dict[str, Any]:
         """What was fused: the object that `atb explain --json` prints, for the graph in use."""
-        report: dict[str, Any] = json.loads(self._engine.report_json())
+        report: dict[str, Any] = json.loads(self.engine.report_json())
         return report
 
     def start_trace(self) -> None:
         """Starts recording which kernel ran when."""
-        self._engine.start_trace()
+        self.engine.start_trace()
 
     def write_trace(self, path: str | Path) -> None:
         """Writes what was recorded as a Chrome/Perfetto trace."""
-        self._engine.write_trace(str(path))
+        self.engine.write_trace(str(path))
 
     def close(self) -> None:
         """Frees the model once running requests are done. Later calls raise; closing twice is fine."""
-        self._engine_or_none = None
+        self._open_engine = None
 
     def __enter__(self) -> LLM:
         return self
@@ -201,23 +185,13 @@ class LLM:
     ) -> None:
         self.close()
 
-    @property
-    def _engine(self) -> Any:
-        engine = self._engine_or_none
-        if engine is None:
-            raise FailedPreconditionError("[llm] this LLM is closed; load the model again")
-        return engine
-
     def _encode(self, prompt: Prompt) -> list[int]:
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
-        return _as_ids(prompt)
+        return as_ids(prompt)
 
-    def _output(
-        self, engine: Any, request: int, prompt_ids: list[int], token_ids: list[int], reason: str
-    ) -> GenerationOutput:
-        timing = Timing.from_engine(engine.timing(request), self._info["load_s"], _core.peak_rss_mb())
-        return GenerationOutput(self._text_of(token_ids), token_ids, prompt_ids, reason, timing)
+    def _timing(self, engine: Any, request: int) -> Timing:
+        return Timing.from_engine(engine.timing(request), self._info["load_s"], _core.peak_rss_mb())
 
     def _text_of(self, token_ids: list[int]) -> str:
         try:
@@ -226,67 +200,15 @@ class LLM:
             return ""
 
 
-def _drive(engine: Any, requests: list[int]) -> list[tuple[list[int], str]]:
-    """Takes turns until every request has finished; returns the tokens and the finish reason of each."""
-    tokens: dict[int, list[int]] = {request: [] for request in requests}
-    reasons: dict[int, str] = {}
-    while len(reasons) < len(requests):
-        for request in requests:
-            if request in reasons:
-                continue
-            new, reason = engine.next(request)
-            tokens[request] += new
-            if reason is not None:
-                reasons[request] = reason
-    return [(tokens[request], reasons[request]) for request in requests]
-
-
-def _submit(engine: Any, ids: list[int], sampling: SamplingOptions) -> int:
-    stop = sampling.stop_token_ids
-    request: int = engine.submit(
-        ids,
-        max_new_tokens=sampling.max_new_tokens,
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        seed=sampling.seed,
-        stop_token_ids=None if stop is None else _as_ids(stop),
-        ignore_eos=sampling.ignore_eos,
-    )
-    return request
-
-
-def _give_back(engine: Any, requests: list[int]) -> None:
-    """Stops what still runs and frees the KV blocks of every request."""
-    for request in requests:
-        engine.cancel(request)
-        engine.release(request)
-
-
-def _sampling(options: Mapping[str, Any]) -> SamplingOptions:
-    known = SamplingOptions.__dataclass_fields__
-    for name in options:
-        if name not in known:
-            raise InvalidArgumentError(f"[generate] option {name!r} is not known; known are {', '.join(known)}")
-    return SamplingOptions(**options)
-
-
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One text or one list of ids is one prompt; anything else is a list of prompts."""
     if isinstance(prompts, str):
         return [prompts]
-    prompts = list(prompts)
-    if not prompts:
-        raise InvalidArgumentError("[generate] no prompts; expected at least one")
-    if all(isinstance(item, int) for item in prompts):
-        return [prompts]  # type: ignore[list-item]
-    return prompts  # type: ignore[return-value]
-
-
-def _as_ids(ids: Any) -> list[int]:
-    try:
-        return [int(token.__index__()) for token in ids]
-    except (TypeError, AttributeError):
+    if not isinstance(prompts, Iterable):
         raise InvalidArgumentError(
-            f"[generate] a prompt is a {type(ids).__name__}; expected text or a list of token ids (integers)"
-        ) from None
+            f"[generate] prompts is a {type(prompts).__name__}; expected text, token ids or a list of them"
+        )
+    items: list[Any] = list(prompts)
+    if not items:
+        raise InvalidArgumentError("[generate] no prompts; expected at least one")
+    return [items] if all(isinstance(item, int) for item in items) else items

@@ -35,7 +35,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class GenerationOutput:
-    """One prompt's result. `finish_reason` is "stop", "length" or "cancelled"; a stop token is not part of the result."""
+    """One prompt's result. `finish_reason` is "stop", "length" or "cancelled"; a stop token is not part of it."""
 
     text: str
     token_ids: list[int]

@@ -3,10 +3,10 @@
 
     python tests/goldens/make_tokenizer_golden.py MODEL.gguf
 
-For the model's own pre-tokenizer all 10,000 strings are kept (four bytes a string, and the ids of the first 100 in full).
-For each other named pre-tokenizer 2,000 strings are kept: the same vocabulary is written to a GGUF file with that name. A
-small SentencePiece vocabulary, trained on the same strings, covers tokenizers of the kind "llama". Strings are tokenized
-without BOS (add_special = false) and with control-token text as control tokens (parse_special = true).
+For the model's own pre-tokenizer all 10,000 strings are kept (four bytes a string, and the ids of the first 100 in
+full). For each other named pre-tokenizer 2,000 strings are kept: the same vocabulary is written to a file with that
+name. A small SentencePiece vocabulary, trained on the same strings, covers tokenizers of the kind "llama". Strings are
+tokenized without BOS (add_special = false), and the text of a control token becomes that token (parse_special = true).
 """
 
 from __future__ import annotations

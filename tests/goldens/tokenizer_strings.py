@@ -4,6 +4,7 @@
 Only `random()` of the generator is used, whose sequence Python keeps the same between versions.
 """
 
+# ruff: noqa: E501, SIM905
 from __future__ import annotations
 
 import hashlib
@@ -18,22 +19,53 @@ WORDS = (
 ).split()
 NUMBERS = "0 1 7 42 007 123 1234 12345 1234567890 3.14159 1,000,000 -17 1e-9 0x1F ٣٤٥ १२३ Ⅷ ½ x² ①② 二〇二四 2024-01-31".split()
 EMOJI = "😀 🎉 👍🏽 👨‍👩‍👧‍👦 🇫🇷 ❤️ ✨ 🏳️‍🌈 ☕ 🤖 ⌨️ 🫠".split()
-SPACES = [" ", "  ", "   ", " " * 7, " " * 33, "\t", "\t\t ", "\n", "\n\n", "\n\n\n ", "\r\n", " \n ", "\u00a0", "\u3000", "\u2028", "\u200b"]
-MARKS = list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") + "… — “ ” « » ¿ ¡ € £ ° § ∑ → ≠ √ ∞ 。 、 「 」 ！ ․ • ™".split() + ["...", "!!", "?!", "--", "=="]
+SPACES = [
+    " ",
+    "  ",
+    "   ",
+    " " * 7,
+    " " * 33,
+    "\t",
+    "\t\t ",
+    "\n",
+    "\n\n",
+    "\n\n\n ",
+    "\r\n",
+    " \n ",
+    "\u00a0",
+    "\u3000",
+    "\u2028",
+    "\u200b",
+]
+MARKS = (
+    list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    + "… — “ ” « » ¿ ¡ € £ ° § ∑ → ≠ √ ∞ 。 、 「 」 ！ ․ • ™".split()
+    + ["...", "!!", "?!", "--", "=="]
+)
 CODE = [
     "def f(x):\n    return x ** 2\n",
     "for (int i = 0; i < n; ++i) { a[i] += b[i] * 1.5f; }",
     "#include <vector>\n\nint main() { return 0; }\n",
     "SELECT * FROM t WHERE id = 10 AND name LIKE '%x%';",
-    "<div class=\"a b\">text &amp; more</div>",
-    "{\"key\": [1, 2.5, null, true], \"k2\": \"v\"}",
-    "if x != y and z >= 10:\n\t\tprint(f\"{x:>8.3f}\")\n",
+    '<div class="a b">text &amp; more</div>',
+    '{"key": [1, 2.5, null, true], "k2": "v"}',
+    'if x != y and z >= 10:\n\t\tprint(f"{x:>8.3f}")\n',
     "https://example.org/a/b?c=d&e=%20#frag",
     "git commit -m \"fix: bug\" && ls -la | grep '^d'\r\n",
-    "let s: &'static str = r#\"raw\"#; // comment",
+    'let s: &\'static str = r#"raw"#; // comment',
     "\\frac{a}{b} + \\sum_{i=0}^{n} x_i^2",
 ]
-CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_start|>user\n", "<repo_name>", "<|im_end", "<s>", "</s>", "[INST]"]
+CONTROL = [
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|im_start|>user\n",
+    "<repo_name>",
+    "<|im_end",
+    "<s>",
+    "</s>",
+    "[INST]",
+]
 # Blocks from which single code points are drawn (first, count).
 BLOCKS = [
     (0x01, 31), (0x20, 95), (0x7F, 33), (0xA0, 96), (0x100, 128), (0x250, 90), (0x300, 112), (0x370, 7), (0x400, 256), (0x5D0, 27),

@@ -118,7 +118,7 @@ class Engine:
         return -float(len(ids) - begin)
 
     def stats(self) -> dict[str, Any]:
-        return {"kv_blocks_used": len(self.live), "kv_blocks_total": 64}
+        return {"kv_blocks_in_use": len(self.live), "kv_blocks_total": 64}
 
     def info(self) -> dict[str, Any]:
         return {
@@ -131,7 +131,7 @@ class Engine:
             "precision": "exact",
             "target": "fake",
             "load_s": 0.125,
-            "decode_weight_bytes": 1_000_000,
+            "weight_bytes_per_token": 1_000_000,
             "kv_bytes_per_token": 1_000,
             "flops_per_token": 2_000_000,
         }
@@ -187,7 +187,8 @@ def explain_json(path_or_config: str, tokens: int, dtype: str) -> str:
 
 
 def inspect_json(path: str) -> str:
-    return json.dumps({"family": "llama", "context_length": 64, "tensors": [{"name": "a", "dtype": "f32", "shape": [2]}]})
+    tensor = {"name": "a", "dtype": "f32", "shape": [2]}
+    return json.dumps({"family": "llama", "context_length": 64, "tensors": [tensor]})
 
 
 def roofline(threads: int, bytes: int) -> dict[str, float]:

@@ -34,7 +34,7 @@ class ChatTemplate:
         own_file = directory / "chat_template.jinja"
         if own_file.is_file():
             source = own_file.read_text(encoding="utf-8")
-        return cls(source, bos_token=_token_text(config.get("bos_token")), eos_token=_token_text(config.get("eos_token")))
+        return cls(source, _token_text(config.get("bos_token")), _token_text(config.get("eos_token")))
 
     def render(self, messages: Sequence[Message], add_generation_prompt: bool = True, **variables: Any) -> str:
         """Prompt text of the messages, each a mapping with `role` and `content`."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds a `tokenizers.Tokenizer` from the metadata of a GGUF file.
 
-Two kinds are known: byte-level BPE (`gpt2`, with its named pre-tokenizer) and SentencePiece BPE (`llama`). The result cuts
-text as the format's reference implementation does.
+Two kinds are known: byte-level BPE (`gpt2`, with its named pre-tokenizer) and SentencePiece BPE (`llama`). The result
+cuts text as the format's reference implementation does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer:
     name = metadata.get("tokenizer.ggml.pre", "default")
     if name not in PRE_TOKENIZERS:
         raise UnsupportedError(
-            f"[tokenizer] tokenizer.ggml.pre is {name!r}, which is not known; known are {', '.join(sorted(PRE_TOKENIZERS))}"
+            f"[tokenizer] tokenizer.ggml.pre is {name!r}; known are {', '.join(sorted(PRE_TOKENIZERS))}"
         )
     return PRE_TOKENIZERS[name]
 
@@ -67,12 +67,12 @@ def _token_types(metadata: Mapping[str, Any], count: int) -> list[int]:
     if types is None:
         return [NORMAL] * count
     if len(types) != count:
-        raise DataLossError(f"[tokenizer] tokenizer.ggml.token_type has {len(types)} entries; expected {count}, one a token")
+        raise DataLossError(f"[tokenizer] tokenizer.ggml.token_type has {len(types)} entries; expected {count}")
     return list(types)
 
 
 def _add_special_tokens(backend: Backend, tokens: Sequence[str], types: Sequence[int]) -> None:
-    """Control tokens may be switched off by the caller (they are then read as text); user-defined ones are always found."""
+    """Makes the texts of control tokens and user-defined tokens be found before anything is cut."""
     from tokenizers import AddedToken
 
     control = [tokens[i] for i, t in enumerate(types) if t in (CONTROL, UNKNOWN) and tokens[i]]
@@ -96,7 +96,7 @@ def _byte_level_bpe(metadata: Mapping[str, Any]) -> Backend:
     try:
         model = BPE(vocab=vocab, merges=merges, ignore_merges=named.ignore_merges, unk_token=ABSENT_BYTE)
     except Exception as error:  # the library raises plain Exception
-        raise DataLossError(f"[tokenizer] tokenizer.ggml.merges does not fit the tokens: {error}") from error
+        raise DataLossError(f"[tokenizer] tokenizer.ggml.merges and tokens do not fit: {error}") from error
     backend = Tokenizer(model)
     splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in named.patterns]
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -135,7 +135,7 @@ def _merges_from_scores(tokens: Sequence[str], types: Sequence[int], scores: Seq
 
     Rank order equals score order only while no two pieces that can be merged share a score, so that is checked.
     """
-    rank = {text: i for i, (text, kind) in enumerate(zip(tokens, types)) if kind in (NORMAL, USER_DEFINED, UNUSED)}
+    rank = {text: i for i, text in enumerate(tokens) if types[i] in (NORMAL, USER_DEFINED, UNUSED)}
     merges: list[tuple[float, int, int, str, str]] = []
     owner: dict[float, str] = {}
     for text, i in rank.items():

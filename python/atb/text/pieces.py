@@ -15,7 +15,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @cache
 def byte_level_alphabet() -> dict[str, int]:
-    """Character -> byte of byte-level BPE: printable Latin-1 bytes stand for themselves, the others for U+0100 onwards."""
+    """Character -> byte of byte-level BPE: printable Latin-1 stands for itself, U+0100 onwards for the other bytes."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     alphabet = {chr(byte): byte for byte in printable}
     hidden = [byte for byte in range(256) if byte not in printable]
@@ -40,7 +40,7 @@ def sentencepiece_piece(text: str) -> bytes:
 
 
 def reader_for(decoder: dict[str, Any] | None) -> tuple[Callable[[str], bytes], bool]:
-    """How to read tokens under a decoder as tokenizer.json writes it: (token text -> bytes, strips one leading space)."""
+    """(token text -> bytes, strips one leading space) for a decoder as tokenizer.json writes it."""
     steps = decoder["decoders"] if decoder and decoder["type"] == "Sequence" else [decoder] if decoder else []
     names = [step["type"] for step in steps]
     if "ByteLevel" in names:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named pre-tokenizers of GGUF byte-level BPE files (`tokenizer.ggml.pre`).
 
-A name stands for a list of regular expressions. They are applied one after another; each splits every piece so far into
-its matches and the text between them. The names and expressions are facts of the GGUF format's reference implementation.
+A name stands for a list of regular expressions. They are applied one after another; each splits every piece so far
+into its matches and the text between them. Names and expressions are those of the format's own project.
 """
 
 from __future__ import annotations

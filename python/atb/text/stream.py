@@ -19,7 +19,7 @@ class TextStream:
     """Turns tokens into text deltas. Not shared between threads: one stream belongs to one request."""
 
     def __init__(self, piece_bytes: PieceBytes, strip_leading_space: bool = False) -> None:
-        """`strip_leading_space` drops one space before the very first byte (SentencePiece writes one before each text)."""
+        """`strip_leading_space` drops one space at the very start (SentencePiece writes one before each text)."""
         self._piece_bytes = piece_bytes
         self._strip = strip_leading_space
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model's tokenizer, from a Hugging Face directory (tokenizer.json) or from the metadata of a GGUF file.
 
-Safe to use from many threads: nothing in it changes after it is built (the table of pieces only grows with equal values).
+Safe to use from many threads: nothing in it changes after it is built, but for a table that grows with equal values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tokenizer:
         bos: int | None = None,
         chat_template: ChatTemplate | None = None,
     ) -> None:
-        """`prefix` and `suffix` are put around a prompt, unless `use_post_processor` leaves that to the backend's own one."""
+        """`prefix` and `suffix` are put around a prompt; with `use_post_processor` the backend adds its own."""
         backend.no_truncation()
         backend.no_padding()
         self._backend = backend
@@ -92,16 +92,17 @@ class Tokenizer:
         return cls(backend, prefix=prefix, suffix=suffix, bos=bos, chat_template=template)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text. The text of a control token becomes that token. A BOS is never put before another BOS."""
+        """Token ids of a text. The text of a control token becomes that token. A BOS is never put before a BOS."""
         if not isinstance(text, str):
-            raise InvalidArgumentError(f"[tokenizer] a prompt is a {type(text).__name__}; expected text or a list of ids")
+            raise InvalidArgumentError(f"[tokenizer] a prompt is a {type(text).__name__}; expected text or ids")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InvalidArgumentError(
                 f"[tokenizer] character {error.start} of the text is a lone surrogate; expected valid Unicode text"
             ) from None
-        ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens and self._use_post_processor).ids
+        post_process = add_special_tokens and self._use_post_processor
+        ids: list[int] = self._backend.encode(text, add_special_tokens=post_process).ids
         if self._absent is not None and self._absent in ids:
             ids = [token for token in ids if token != self._absent]
         if add_special_tokens:
@@ -111,7 +112,7 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Iterable[int], continuation: bool = False) -> str:
-        """Text of tokens, without control tokens. A continuation keeps the space that joins it to the text before it."""
+        """Text of tokens, without control tokens. A continuation keeps the space that joins it to what came before."""
         stream = self.stream(continuation)
         return stream.push_all(ids) + stream.finish()
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atb explain`: kernels and bytes a layer, before and after each fusion."""
+
+from __future__ import annotations
+
+import json as json_module
+from typing import Annotated
+
+import typer
+
+from atb import _core
+from atb.cli import common
+from atb.cli.report import print_report
+
+
+@common.command
+def run(
+    model: Annotated[str | None, typer.Argument(help="A model directory, a .gguf file, or a cached hub name.")] = None,
+    config: Annotated[str | None, typer.Option(help="A config.json in place of a model; no weights needed.")] = None,
+    tokens: Annotated[int, typer.Option(help="Tokens of the step that bytes are counted for.")] = 512,
+    dtype: Annotated[str, typer.Option(help="Type that bytes are counted in: auto, f32, f16 or bf16.")] = "auto",
+    log_level: common.LogLevel = None,
+    json: common.Json = False,
+    debug: common.Debug = False,
+) -> None:
+    """Show what is fused, and why a pattern did not match."""
+    if (model is None) == (config is None):
+        raise typer.BadParameter("give either MODEL or --config FILE")
+    if log_level is not None:
+        _core.set_log_level(log_level)
+    path = config if config is not None else _core.resolve_model_path(str(model))
+    report = json_module.loads(_core.explain_json(path, tokens, dtype))
+    if json:
+        common.print_json(report)
+    else:
+        print_report(report)
