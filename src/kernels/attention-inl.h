@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of attention on one partition of keys: scores, softmax, weighted values, and the fold of partial results.
+// See attention.h for the arithmetic. Everything here is defined per query row; blocking only decides what is shared.
+#if defined(ATB_KERNELS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATB_KERNELS_ATTENTION_INL_H_
+#undef ATB_KERNELS_ATTENTION_INL_H_
+#else
+#define ATB_KERNELS_ATTENTION_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/attention_tile-inl.h"
+#include "kernels/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace atb {
+namespace HWY_NAMESPACE {
+namespace attention {
+
+using kernels::kPartitionPanels;
+constexpr int kRowBlock = kernels::kMaxRowBlock;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// One partition with typed pointers.
+template <class T>
+struct Keys {
+  const T* k[kPartitionPanels];
+  const T* v[kPartitionPanels];
+  int64_t v_stride;
+};
+
+// A range of keys, relative to the partition.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool empty() const { return begin >= end; }
+};
+
+// Scores of R rows against panels [first, last): s[r * kAttentionPartition + position].
+template <int R, int NV, class T>
+HWY_INLINE HWY_ATTR int64_t score_panels(const float* const (&q)[R], const Keys<T>& keys, int64_t head_dim,
+                                         int64_t first, int64_t last, float* s) {
+  constexpr int64_t kPanels = NV / kPanelVectors;
+  for (; first + kPanels <= last; first += kPanels) {
+    const T* b[NV];
+    for (int v = 0; v < NV; ++v) b[v] = keys.k[first + v / kPanelVectors] + (v % kPanelVectors) * kLanes;
+    Tile<R, NV> tile;
+    tile.zero();
+    tile.add(q, b, kKeyPanel, head_dim);
+    tile.write(s + first * kKeyPanel, kAttentionPartition);
+  }
+  return first;
+}
+
+template <int R, class T>
+HWY_ATTR void scores(const float* const (&q)[R], const Keys<T>& keys, int64_t head_dim, int64_t first, int64_t last,
+                     float* s) {
+  constexpr int kWide = tile_vectors(R);
+  first = score_panels<R, kWide>(q, keys, head_dim, first, last, s);
+  if constexpr (kWide / 2 >= kPanelVectors) first = score_panels<R, kWide / 2>(q, keys, head_dim, first, last, s);
+  if constexpr (kWide / 4 >= kPanelVectors) score_panels<R, kWide / 4>(q, keys, head_dim, first, last, s);
+}
+
+// acc[r][column ...] (+)= sum over keys j in `range` of p[r][j] * v[j][column ...].
+template <int R, int NV, class T>
+HWY_INLINE HWY_ATTR int64_t weigh_columns(const float* p, const Keys<T>& keys, Range range, bool from_zero,
+                                          int64_t column, int64_t columns, float* acc) {
+  for (; column + NV * kLanes <= columns; column += NV * kLanes) {
+    Tile<R, NV> tile;
+    if (from_zero) {
+      tile.zero();
+    } else {
+      tile.read(acc + column, columns);
+    }
+    for (int64_t j = range.begin; j < range.end;) {
+      const int64_t panel = j / kKeyPanel;
+      const int64_t stop = std::min(range.end, (panel + 1) * kKeyPanel);
+      const T* rows = keys.v[panel] + (j % kKeyPanel) * keys.v_stride + column;
+      const T* b[NV];
+      const float* a[R];
+      for (int v = 0; v < NV; ++v) b[v] = rows + v * kLanes;
+      for (int r = 0; r < R; ++r) a[r] = p + r * kAttentionPartition + j;
+      tile.add(a, b, keys.v_stride, stop - j);
+      j = stop;
+    }
+    tile.write(acc + column, columns);
+  }
+  return column;
+}
+
+template <int R, class T>
+HWY_ATTR void weigh(const float* p, const Keys<T>& keys, Range range, bool from_zero, int64_t columns, float* acc) {
+  constexpr int kWide = tile_vectors(R);
+  int64_t column = weigh_columns<R, kWide>(p, keys, range, from_zero, 0, columns, acc);
+  if constexpr (kWide / 2 >= kPanelVectors) {
+    column = weigh_columns<R, kWide / 2>(p, keys, range, from_zero, column, columns, acc);
+  }
+  if constexpr (kWide / 4 >= kPanelVectors) {
+    weigh_columns<R, kWide / 4>(p, keys, range, from_zero, column, columns, acc);
+  }
+}
+
+// Lanes of vector v of a panel that starts at `position` and lie in `range`.
+HWY_INLINE HWY_ATTR hn::Mask<F32> visible(Range range, int64_t position) {
+  const F32 d;
+  const VF32 lane = hn::Iota(d, static_cast<float>(position));
+  return hn::And(hn::Ge(lane, hn::Set(d, static_cast<float>(range.begin))),
+                 hn::Lt(lane, hn::Set(d, static_cast<float>(range.end))));
+}
+
+// Scaled and masked scores of the vector at `position`; -inf outside the range. Lanes outside may hold anything.
+HWY_INLINE HWY_ATTR VF32 scaled_scores(const float* s, VF32 scale, const float* mask, Range range, int64_t position) {
+  const F32 d;
+  VF32 x = hn::Mul(hn::LoadU(d, s + position), scale);
+  const bool inside = position >= range.begin && position + kLanes <= range.end;
+  if (inside) return mask == nullptr ? x : hn::Add(x, hn::LoadU(d, mask + position));
+  const auto lanes = visible(range, position);
+  if (mask != nullptr) {
+    // Only the visible part of the mask may be read.
+    HWY_ALIGN float part[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const bool seen = position + i >= range.begin && position + i < range.end;
+      part[i] = seen ? mask[position + i] : 0.0f;
+    }
+    x = hn::Add(x, hn::Load(d, part));
+  }
+  return hn::IfThenElse(lanes, x, hn::Set(d, kMinusInfinity));
+}
+
+// Turns one row of raw scores into weights e^(s - max), zero outside `range`; gives max and sum. A sum of 0 means that
+// no key is visible (NaN scores give a sum of NaN).
+HWY_NOINLINE HWY_ATTR inline void softmax_row(float* s, float scale, const float* mask, Range range, float* max,
+                                              float* sum) {
+  const F32 d;
+  const int64_t first = range.begin / kKeyPanel * kKeyPanel;
+  const int64_t last = (range.end + kKeyPanel - 1) / kKeyPanel * kKeyPanel;
+  const VF32 scales = hn::Set(d, scale);
+  // One maximum and sum for each lane of a panel.
+  VF32 top[kPanelVectors];
+  VF32 total[kPanelVectors];
+  for (int v = 0; v < kPanelVectors; ++v) {
+    top[v] = hn::Set(d, kMinusInfinity);
+    total[v] = hn::Zero(d);
+  }
+  for (int64_t position = first; position < last; position += kKeyPanel) {
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const int64_t at = position + v * kLanes;
+      const VF32 x = scaled_scores(s, scales, mask, range, at);
+      hn::StoreU(x, d, s + at);
+      top[v] = hn::Max(top[v], x);
+    }
+  }
+  for (int v = 1; v < kPanelVectors; ++v) top[0] = hn::Max(top[0], top[v]);
+  *max = hn::GetLane(hn::MaxOfLanes(d, top[0]));
+  // Where all is -inf, any finite maximum gives weights of 0.
+  const VF32 base = hn::Set(d, *max == kMinusInfinity ? 0.0f : *max);
+  for (int64_t position = first; position < last; position += kKeyPanel) {
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const int64_t at = position + v * kLanes;
+      const VF32 p = Exp(d, hn::Sub(hn::LoadU(d, s + at), base));
+      hn::StoreU(p, d, s + at);
+      total[v] = hn::Add(total[v], p);
+    }
+  }
+  for (int v = 1; v < kPanelVectors; ++v) total[0] = hn::Add(total[0], total[v]);
+  *sum = hn::GetLane(hn::SumOfLanes(d, total[0]));
+}
+
+// (max, sum, acc) <- (max, sum, acc) followed by the partial result (m, l, a): the one merge of decode and prefill.
+HWY_NOINLINE HWY_ATTR inline void fold_row(float* max, float* sum, float* acc, float m, float l, const float* a,
+                                           int64_t columns) {
+  const F32 d;
+  if (l == 0.0f) return;
+  if (*sum == 0.0f) {
+    *max = m;
+    *sum = l;
+    if (acc != a) std::copy_n(a, columns, acc);
+    return;
+  }
+  const float top = *max > m ? *max : m;
+  const VF32 old_scale = Exp(d, hn::Set(d, *max - top));
+  const VF32 new_scale = Exp(d, hn::Set(d, m - top));
+  *max = top;
+  *sum = hn::GetLane(hn::MulAdd(hn::Set(d, *sum), old_scale, hn::Mul(hn::Set(d, l), new_scale)));
+  for (int64_t c = 0; c < columns; c += kLanes) {
+    const VF32 added = hn::Mul(hn::LoadU(d, a + c), new_scale);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, acc + c), old_scale, added), d, acc + c);
+  }
+}
+
+// Weighted values of R rows whose visible ranges differ: what all see goes through the tile, the rest row by row, so
+// that each row adds exactly its own keys in ascending order.
+template <int R, class T>
+HWY_ATTR void weigh_ranges(const float* p, const Keys<T>& keys, const Range (&ranges)[R], int64_t columns, float* acc) {
+  Range common = ranges[0];
+  bool equal_begins = true;
+  for (int r = 1; r < R; ++r) {
+    equal_begins = equal_begins && ranges[r].begin == common.begin;
+    common.begin = std::max(common.begin, ranges[r].begin);
+    common.end = std::min(common.end, ranges[r].end);
+  }
+  const auto one_row = [&](int r, Range range, bool from_zero) {
+    weigh<1>(p + r * kAttentionPartition, keys, range, from_zero, columns, acc + r * columns);
+  };
+  if (common.empty()) {
+    for (int r = 0; r < R; ++r) one_row(r, ranges[r], true);
+    return;
+  }
+  if (!equal_begins) {
+    for (int r = 0; r < R; ++r) one_row(r, {ranges[r].begin, common.begin}, true);
+  }
+  weigh<R>(p, keys, common, equal_begins, columns, acc);
+  for (int r = 0; r < R; ++r) {
+    if (ranges[r].end > common.end) one_row(r, {common.end, ranges[r].end}, false);
+  }
+}
+
+// Folds a partition into rows [first, first + R) of the tile.
+template <int R, class T>
+HWY_NOINLINE HWY_ATTR void attend_block(const kernels::AttentionTile& tile, int first, int64_t begin,
+                                        const Keys<T>& keys, float* s, float* partial) {
+  const int64_t columns = kernels::padded_head_dim(tile.head_dim);
+  Range ranges[R];
+  Range all{kAttentionPartition, 0};
+  const float* q[R];
+  bool fresh = true;
+  for (int r = 0; r < R; ++r) {
+    const size_t row = static_cast<size_t>(first + r);
+    q[r] = tile.q[row];
+    ranges[r].begin = std::max<int64_t>(tile.begin[row] - begin, 0);
+    ranges[r].end = std::max(ranges[r].begin, std::min(tile.end[row] - begin, kAttentionPartition));
+    fresh = fresh && tile.sum[row] == 0.0f;
+    if (ranges[r].empty()) continue;
+    all.begin = std::min(all.begin, ranges[r].begin);
+    all.end = std::max(all.end, ranges[r].end);
+  }
+  if (all.empty()) return;
+  scores<R>(q, keys, tile.head_dim, all.begin / kKeyPanel, (all.end + kKeyPanel - 1) / kKeyPanel, s);
+  float max[R];
+  float sum[R];
+  for (int r = 0; r < R; ++r) {
+    const float* mask = tile.mask[static_cast<size_t>(first + r)];
+    softmax_row(s + r * kAttentionPartition, tile.scale, mask == nullptr ? nullptr : mask + begin, ranges[r], &max[r],
+                &sum[r]);
+  }
+  float* running = tile.acc + first * columns;
+  float* target = fresh ? running : partial;  // nothing to fold with: no copy
+  weigh_ranges<R>(s, keys, ranges, columns, target);
+  for (int r = 0; r < R; ++r) {
+    fold_row(tile.max + first + r, tile.sum + first + r, running + r * columns, max[r], sum[r], target + r * columns,
+             columns);
+  }
+}
+
+template <class T>
+HWY_ATTR void attend_rows(const kernels::AttentionTile& tile, int64_t begin, const Keys<T>& keys, float* s,
+                          float* partial) {
+  const int blocks = (tile.rows + kRowBlock - 1) / kRowBlock;
+  for (int block = 0; block < blocks; ++block) {
+    // Even blocks: 8 rows are 4 + 4.
+    const int first = tile.rows * block / blocks;
+    switch (tile.rows * (block + 1) / blocks - first) {
+      case 1:
+        attend_block<1>(tile, first, begin, keys, s, partial);
+        break;
+      case 2:
+        attend_block<2>(tile, first, begin, keys, s, partial);
+        break;
+      case 3:
+        attend_block<3>(tile, first, begin, keys, s, partial);
+        break;
+      case 4:
+        attend_block<4>(tile, first, begin, keys, s, partial);
+        break;
+      case 5:
+        attend_block<5>(tile, first, begin, keys, s, partial);
+        break;
+      default:
+        attend_block<6>(tile, first, begin, keys, s, partial);
+        break;
+    }
+  }
+}
+
+}  // namespace attention
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace atb
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
