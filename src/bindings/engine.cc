@@ -30,14 +30,6 @@ std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
   return narrowed;
 }
 
-const char* finish_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    default: return "cancelled";
-  }
-}
-
 std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& device, const std::string& dtype,
                                     const std::string& precision, int threads, int64_t prefill_chunk, int64_t context,
                                     int64_t kv_tokens) {
@@ -46,7 +38,7 @@ std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& 
 }
 
 int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,
-               double top_p, uint64_t seed, const std::optional<Ids>& stop_token_ids, bool ignore_eos) {
+               double top_p, uint64_t seed, const std::optional<Ids>& stop_token_ids, bool ignore_eos, uint64_t stream) {
   Engine& engine = model.engine();
   SamplingParams params;
   params.max_new_tokens = max_new_tokens;
@@ -56,12 +48,12 @@ int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, 
   params.seed = seed;
   if (stop_token_ids) {
     params.stop_token_ids = narrow(*stop_token_ids, engine.vocab());
-  } else if (ignore_eos) {
-    params.stop_token_ids = std::vector<int32_t>{};
+  } else if (!ignore_eos) {
+    params.stop_token_ids = model.info().stop_token_ids;
   }
   std::vector<int32_t> ids = narrow(prompt, engine.vocab());
   const nb::gil_scoped_release release;
-  return engine.submit(std::move(ids), params);
+  return engine.submit(std::move(ids), params, stream);
 }
 
 nb::tuple next(LanguageModel& model, int64_t request) {
@@ -71,7 +63,10 @@ nb::tuple next(LanguageModel& model, int64_t request) {
     progress = model.engine().next(request);
   }
   nb::object reason = nb::none();
-  if (progress.finished) reason = nb::str(finish_name(*progress.finished));
+  if (progress.finished != FinishReason::kNone) {
+    const std::string_view name = finish_reason_name(progress.finished);
+    reason = nb::str(name.data(), name.size());
+  }
   return nb::make_tuple(progress.tokens, reason);
 }
 
@@ -180,7 +175,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("kv_tokens") = 0)
       .def("submit", &submit, nb::arg("prompt_ids"), nb::arg("max_new_tokens"), nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
-           nb::arg("ignore_eos") = false)
+           nb::arg("ignore_eos") = false, nb::arg("stream") = 0)
       .def("next", &next, nb::arg("request"))
       .def("cancel", [](LanguageModel& model, int64_t request) { model.engine().cancel(request); }, nb::arg("request"),
            Release())

@@ -9,9 +9,7 @@
 namespace atb {
 namespace {
 
-constexpr size_t kScratchAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment; }
+size_t aligned(size_t bytes) { return align_up(bytes, kMemoryAlignment); }
 
 // Workers claim chunks of a phase so that a disturbed core gets less; this many chunks a worker when undisturbed.
 constexpr int64_t kChunksPerWorker = 8;
@@ -35,10 +33,10 @@ void Executor::reserve_scratch(const Program& program, Frame& frame) {
     }
     shared = std::max(shared, used);
   }
-  if (scratch_.size() < shared) scratch_ = AlignedBuffer(shared + shared / 4);
+  if (scratch_.size() < shared) scratch_ = AlignedBuffer(shared + shared / 4, "executor");
   worker_scratch_.resize(static_cast<size_t>(team_.size()));
   for (AlignedBuffer& buffer : worker_scratch_) {
-    if (buffer.size() < per_worker) buffer = AlignedBuffer(per_worker);
+    if (buffer.size() < per_worker) buffer = AlignedBuffer(per_worker, "executor");
   }
   for (size_t i = 0; i < frame.items.size(); ++i) frame.items[i].call.scratch = scratch_.data() + offset[i];
 }
@@ -107,34 +105,39 @@ void Executor::work(const Program& program, const Frame& frame, int worker, Trac
   int64_t node_begin = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto [begin, end] = groups_[g];
-    const int64_t group_begin = traced ? trace_clock_ns() : 0;
+    if (traced && tasks_[begin].first) node_begin = Trace::now_ns();
     for (size_t t = begin; t < end; ++t) {
       const size_t index = static_cast<size_t>(tasks_[t].item);
       run_task(*program.items()[index].kernel, frame.items[index].call, tasks_[t], cursors_[t], worker);
     }
     if (g + 1 < groups_.size()) team_.barrier();
     if (!traced) continue;
-    if (tasks_[begin].first) node_begin = group_begin;
-    const int64_t now = trace_clock_ns();
     for (size_t t = begin; t < end; ++t) {
       if (!tasks_[t].last) continue;
       const size_t index = static_cast<size_t>(tasks_[t].item);
-      const Node& node = *program.items()[index].node;
-      trace->add({.name = node.name(),
-                  .category = "node",
-                  .begin_ns = node_begin,
-                  .duration_ns = now - node_begin,
-                  .tid = 0,
-                  .layer = node.layer(),
-                  .variant = program.items()[index].kernel->variant(frame.items[index].call),
-                  .op = node.op_name(),
-                  .rows = frame.items[index].outputs.empty() ? 0 : frame.items[index].outputs[0].rows()});
+      const std::vector<TensorView>& outputs = frame.items[index].outputs;
+      trace->record(labels_[index], node_begin, Trace::now_ns(), worker, outputs.empty() ? -1 : outputs[0].rows());
     }
+  }
+}
+
+// Names each node and the code that will run for it in this step.
+void Executor::label_items(const Program& program, const Frame& frame, Trace& trace) {
+  labels_.clear();
+  for (size_t i = 0; i < program.items().size(); ++i) {
+    const Program::Item& item = program.items()[i];
+    labels_.push_back(trace.intern({.name = item.node->name(),
+                                    .category = "node",
+                                    .op = item.node->op_name(),
+                                    .variant = item.kernel->variant(frame.items[i].call),
+                                    .layer = item.node->layer()}));
   }
 }
 
 void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace) {
   prepare(program, frame, sequences);
+  if (trace != nullptr && !trace->enabled()) trace = nullptr;
+  if (trace != nullptr) label_items(program, frame, *trace);
   team_.run([&](int worker) { work(program, frame, worker, trace); });
   require(!fault_.load(), Code::kInternal, "[executor] ", program.graph().name(),
           ": a kernel could not finish; the step is discarded");

@@ -42,6 +42,7 @@ class Executor {
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
   void reserve_scratch(const Program& program, Frame& frame);
   void list_tasks(const Program& program, const Frame& frame);
+  void label_items(const Program& program, const Frame& frame, Trace& trace);
   void work(const Program& program, const Frame& frame, int worker, Trace* trace);
   void run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
 
@@ -52,6 +53,7 @@ class Executor {
   size_t num_cursors_ = 0;
   AlignedBuffer scratch_;                     // shared by the phases of a stage's nodes
   std::vector<AlignedBuffer> worker_scratch_; // one a worker
+  std::vector<uint32_t> labels_;              // trace labels by item, while tracing
   std::atomic<bool> fault_{false};
 };
 

@@ -43,7 +43,7 @@ Session::Bucket& Session::bucket_for(int64_t rows, int64_t logit_rows) {
   if (bucket.plan == nullptr) {
     bucket.plan = std::make_unique<Plan>(*program_, Bindings{{"T", key.first}, {"L", key.second}});
   }
-  if (arena_.size() < bucket.plan->arena_bytes()) arena_ = AlignedBuffer(bucket.plan->arena_bytes());
+  if (arena_.size() < bucket.plan->arena_bytes()) arena_ = AlignedBuffer(bucket.plan->arena_bytes(), "arena");
   return bucket;
 }
 
@@ -75,7 +75,7 @@ Frame& Session::frame_for(Bucket& bucket, const StepInput& input) {
 
 std::span<const float> Session::run(const StepInput& input) {
   const size_t logits = input.logit_rows.size() * static_cast<size_t>(vocab_);
-  if (logits_.size() < logits * sizeof(float)) logits_ = AlignedBuffer(logits * sizeof(float));
+  if (logits_.size() < logits * sizeof(float)) logits_ = AlignedBuffer(logits * sizeof(float), "logits");
   Bucket& bucket = bucket_for(static_cast<int64_t>(input.ids.size()), static_cast<int64_t>(input.logit_rows.size()));
   executor_.run(*program_, frame_for(bucket, input), input.sequences, trace_);
   return {reinterpret_cast<const float*>(logits_.data()), logits};

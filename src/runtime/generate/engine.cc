@@ -34,15 +34,11 @@ Engine::Engine(std::unique_ptr<Graph> step_graph, const Device& device, const En
           ", needs at least 1 (0: the default)");
   if (options_.prefill_chunk == 0) options_.prefill_chunk = kDefaultPrefillChunk;
   if (options_.kv_tokens == 0) options_.kv_tokens = default_kv_tokens(options_, session_.kv_layout());
-  pool_ = std::make_unique<KvBlockPool>(session_.kv_layout(), blocks_for(options_.kv_tokens));
+  const int64_t block = kv_layout().block_tokens;
+  pool_ = std::make_unique<KvBlockPool>(kv_layout(), options_.kv_tokens / block + (options_.kv_tokens % block != 0));
 }
 
 Engine::~Engine() = default;
-
-int64_t Engine::blocks_for(int64_t tokens) const {
-  const int64_t block = session_.kv_layout().block_tokens;
-  return (tokens + block - 1) / block;
-}
 
 void Engine::check_process() const {
   require(getpid() == process_, Code::kFailedPrecondition,
@@ -62,33 +58,25 @@ void Engine::check_ids(const std::vector<int32_t>& ids) const {
 
 Engine::RequestId Engine::enqueue(std::shared_ptr<Request> request) {
   // The last generated token is never fed back, so it needs no position.
-  const int64_t new_tokens = request->consume ? 0 : request->params.max_new_tokens;
+  const int64_t new_tokens = request->consume ? 0 : request->sampler.params().max_new_tokens;
   const int64_t longest = request->prompt_tokens + std::max<int64_t>(new_tokens - 1, 0);
-  request->reserved_blocks = blocks_for(longest);
-  const int64_t total = pool_->total_blocks();
-  require(request->reserved_blocks <= total, Code::kResourceExhausted, "[kv] a sequence of ", longest, " tokens needs ",
-          static_cast<size_t>(request->reserved_blocks) * kv_layout().block_bytes(), " bytes of cache, there are ",
-          static_cast<size_t>(total) * kv_layout().block_bytes(), "; the longest that fits is ",
-          total * kv_layout().block_tokens, " tokens");
+  require_kv_capacity(kv_layout(), longest, static_cast<size_t>(pool_->total()) * kv_layout().block_bytes());
+  request->reserved_blocks = pool_->blocks_for(longest);
   request->submitted = Request::Clock::now();
   const RequestId id = next_id_++;
-  request->id = id;
   requests_[id] = std::move(request);
   return id;
 }
 
-Engine::RequestId Engine::submit(std::vector<int32_t> prompt, const SamplingParams& params) {
+Engine::RequestId Engine::submit(std::vector<int32_t> prompt, const SamplingParams& params, uint64_t stream) {
   check_process();
   check_ids(prompt);
-  validate(params);
-  auto request = std::make_shared<Request>();
-  request->prompt_tokens = static_cast<int64_t>(prompt.size());
-  request->tokens = std::move(prompt);
-  request->params = params;
-  const int64_t room = options_.context_length - request->prompt_tokens + 1;
-  request->params.max_new_tokens = std::min(params.max_new_tokens, room);
-  if (!params.stop_token_ids) request->params.stop_token_ids = options_.stop_token_ids;
-  if (params.max_new_tokens == 0) request->finished = FinishReason::kLength;
+  validate(params, vocab());
+  SamplingParams limited = params;
+  const int64_t room = options_.context_length - static_cast<int64_t>(prompt.size()) + 1;
+  limited.max_new_tokens = std::min(params.max_new_tokens, room);
+  auto request = std::make_shared<Request>(std::move(prompt), limited, stream);
+  request->finished = request->stop.at_start();
   const Lock lock(mutex_);
   return enqueue(std::move(request));
 }
@@ -105,7 +93,7 @@ Progress Engine::next(RequestId id) {
   const std::shared_ptr<Request> held = find(id);
   Request& request = *held;
   const auto ready = [&] {
-    return request.finished.has_value() || static_cast<int64_t>(request.delivered) < request.generated();
+    return request.is_finished() || static_cast<int64_t>(request.delivered) < request.generated();
   };
   drive_until(lock, ready);
   if (request.error) std::rethrow_exception(request.error);
@@ -136,7 +124,7 @@ void Engine::cancel(RequestId id) {
 void Engine::end(Lock& lock, Request& request) {
   request.cancelled = true;
   progress_.wait(lock, [&] { return !request.in_step; });
-  if (!request.finished) finish(request, FinishReason::kCancelled);
+  if (!request.is_finished()) finish(request, FinishReason::kCancelled);
 }
 
 void Engine::release(RequestId id) {
@@ -161,8 +149,8 @@ void Engine::finish(Request& request, FinishReason reason) {
 // Gives waiting requests their cache, in order of submission; one that must wait holds back those after it.
 void Engine::admit() {
   for (auto& [id, request] : requests_) {
-    if (request->finished || request->kv != nullptr) continue;
-    if (reserved_blocks_ + request->reserved_blocks > pool_->total_blocks()) return;
+    if (request->is_finished() || request->kv != nullptr) continue;
+    if (reserved_blocks_ + request->reserved_blocks > pool_->total()) return;
     reserved_blocks_ += request->reserved_blocks;
     request->kv = std::make_unique<KvSequence>(*pool_);
   }
@@ -172,7 +160,7 @@ void Engine::admit() {
 void Engine::compose(std::vector<StepShare>& shares) {
   std::vector<Request*> prefilling;
   for (auto& [id, request] : requests_) {
-    if (request->finished || request->kv == nullptr) continue;
+    if (request->is_finished() || request->kv == nullptr) continue;
     if (request->decoding()) {
       shares.push_back({request.get(), 1});
     } else {
@@ -272,12 +260,13 @@ void Engine::take_logits(Request& request, const StepShare& share, const float* 
     if (request.pending() == 0) finish(request, FinishReason::kLength);
     return;
   }
-  const int32_t token = sample({row, static_cast<size_t>(vocab())}, request.params, request.generated());
+  const int32_t token = request.sampler.sample({row, static_cast<size_t>(vocab())},
+                                               static_cast<uint64_t>(request.generated()));
   request.last_token = Request::Clock::now();
   if (request.generated() == 0) request.first_token = request.last_token;
-  const auto reason = stop_reason(request.params, token, request.generated() + 1);
+  const FinishReason reason = request.stop.after(token, request.generated() + 1);
   if (reason != FinishReason::kStop) request.tokens.push_back(token);
-  if (reason) finish(request, *reason);
+  if (reason != FinishReason::kNone) finish(request, reason);
 }
 
 void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume) {
@@ -287,9 +276,7 @@ void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const Co
   {
     const Lock lock(mutex_);
     for (size_t s = 0; s < sequences.size(); ++s) {
-      auto request = std::make_shared<Request>();
-      request->tokens = sequences[s];
-      request->prompt_tokens = static_cast<int64_t>(sequences[s].size());
+      auto request = std::make_shared<Request>(sequences[s], SamplingParams{}, 0);
       request->consume = [&consume, s](int64_t first_row, int64_t rows, const float* row) {
         consume(static_cast<int64_t>(s), first_row, rows, row);
       };
@@ -301,7 +288,7 @@ void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const Co
     Lock lock(mutex_);
     for (RequestId id : ids) {
       const std::shared_ptr<Request> request = find(id);
-      drive_until(lock, [&] { return request->finished.has_value(); });
+      drive_until(lock, [&] { return request->is_finished(); });
       if (request->error && !error) error = request->error;
     }
   } catch (...) {
@@ -328,8 +315,8 @@ EngineStats Engine::stats() const {
   check_process();
   Lock lock(mutex_);
   EngineStats stats;
-  stats.kv_blocks_in_use = pool_->blocks_in_use();
-  stats.kv_blocks_total = pool_->total_blocks();
+  stats.kv_blocks_in_use = pool_->in_use();
+  stats.kv_blocks_total = pool_->total();
   stats.kv_block_tokens = kv_layout().block_tokens;
   stats.kv_block_bytes = kv_layout().block_bytes();
   stats.requests = static_cast<int64_t>(requests_.size());
@@ -341,6 +328,7 @@ void Engine::start_trace() {
   Lock lock(mutex_);
   progress_.wait(lock, [&] { return !stepping_; });
   trace_ = std::make_unique<Trace>();
+  trace_->enable();
   session_.set_trace(trace_.get());
 }
 
@@ -349,7 +337,7 @@ void Engine::write_trace(const std::string& path) {
   progress_.wait(lock, [&] { return !stepping_; });
   require(trace_ != nullptr, Code::kFailedPrecondition, "[trace] no trace was started");
   session_.set_trace(nullptr);
-  trace_->write(path);
+  trace_->save(path);
   trace_.reset();
 }
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,13 +24,12 @@ struct EngineOptions {
   int64_t context_length = 0;  // longest sequence of the model; 0 is not allowed
   int64_t prefill_chunk = 0;   // new tokens a step beside decoding rows; 0: 512
   int64_t kv_tokens = 0;       // positions that the cache can hold; 0: up to 4 contexts, within half of the free memory
-  std::vector<int32_t> stop_token_ids;  // the model's own, used by requests that name none
 };
 
 // What a caller receives from next().
 struct Progress {
   std::vector<int32_t> tokens;          // new since the last call; without the stop token
-  std::optional<FinishReason> finished;
+  FinishReason finished = FinishReason::kNone;
 };
 
 struct RequestTiming {
@@ -61,7 +59,8 @@ class Engine {
 
   // Queues a prompt. kInvalidArgument: empty prompt, an id outside the vocabulary, a prompt longer than the context, bad
   // parameters. kResourceExhausted: a sequence that could never fit in the cache.
-  RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params);
+  // `stream` tells requests that share a seed apart.
+  RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params, uint64_t stream = 0);
   // Waits for at least one new token or the end. After the end: no tokens, the same reason.
   Progress next(RequestId id);
   // Ends a request early; its next() reports "cancelled". Its KV blocks are back when cancel() returns.
@@ -101,7 +100,6 @@ class Engine {
   void end(Lock& lock, Request& request);
   void take_logits(Request& request, const StepShare& share, const float* row);
   void deliver(const std::vector<StepShare>& shares, std::span<const float> logits);
-  int64_t blocks_for(int64_t tokens) const;
 
   EngineOptions options_;
   Session session_;

@@ -7,7 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/generate/sampling.h"
@@ -19,10 +19,17 @@ namespace atb {
 struct Request {
   using Clock = std::chrono::steady_clock;
 
-  int64_t id = 0;
+  // `params.max_new_tokens` is already cut to what the context allows.
+  Request(std::vector<int32_t> prompt, const SamplingParams& params, uint64_t stream)
+      : tokens(std::move(prompt)),
+        prompt_tokens(static_cast<int64_t>(tokens.size())),
+        sampler(params, stream),
+        stop(params.stop_token_ids, params.max_new_tokens) {}
+
   std::vector<int32_t> tokens;  // prompt, then what was generated
-  int64_t prompt_tokens = 0;
-  SamplingParams params;        // max_new_tokens already cut to what the context allows
+  int64_t prompt_tokens;
+  Sampler sampler;
+  StopCondition stop;
   // Wants the logits of every row instead of new tokens: consume(first_row, rows, logits).
   std::function<void(int64_t, int64_t, const float*)> consume;
 
@@ -31,7 +38,7 @@ struct Request {
   size_t delivered = 0;  // tokens of `tokens` beyond the prompt that next() has handed out
   bool in_step = false;
   bool cancelled = false;
-  std::optional<FinishReason> finished;
+  FinishReason finished = FinishReason::kNone;
   std::exception_ptr error;
 
   Clock::time_point submitted, first_token, last_token;
@@ -39,6 +46,7 @@ struct Request {
   int64_t generated() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
   // Tokens whose keys and values are not in the cache yet: the prompt's rest, or the latest token.
   int64_t pending() const { return static_cast<int64_t>(tokens.size()) - kv->length(); }
+  bool is_finished() const { return finished != FinishReason::kNone; }
   bool decoding() const { return generated() > 0; }
 };
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bindings/files.h"
+
+#include <nanobind/stl/string.h>
+
+#include "api/language_model.h"
+#include "frontends/gguf.h"
+#include "models/inspect.h"
+#include "models/resolve.h"
+
+namespace atb {
+namespace {
+
+namespace nb = nanobind;
+
+// Bytes that are no UTF-8 (some vocabularies hold them) come back with surrogate escapes, not as an error.
+nb::object text(std::string_view bytes) {
+  return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+}
+
+bool is_real(GgufType type) { return type == GgufType::kF32 || type == GgufType::kF64; }
+
+nb::list to_list(const GgufArray& array) {
+  nb::list list;
+  if (array.type == GgufType::kString) {
+    for (std::string_view item : array.strings) list.append(text(item));
+  } else if (array.type == GgufType::kArray) {
+    for (const GgufArray& item : array.arrays) list.append(to_list(item));
+  } else {
+    for (uint64_t i = 0; i < array.count; ++i) {
+      if (is_real(array.type)) {
+        list.append(array.number(i));
+      } else if (array.type == GgufType::kBool) {
+        list.append(array.integer(i) != 0);
+      } else {
+        list.append(array.integer(i));
+      }
+    }
+  }
+  return list;
+}
+
+nb::object to_object(const GgufValue& value) {
+  return std::visit(
+      [](const auto& held) -> nb::object {
+        using T = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<T, GgufArray>) {
+          return to_list(held);
+        } else if constexpr (std::is_same_v<T, std::string_view>) {
+          return text(held);
+        } else {
+          return nb::cast(held);
+        }
+      },
+      value.value);
+}
+
+nb::dict gguf_metadata(const std::string& path) {
+  const Gguf file = read_gguf(path);
+  nb::dict result;
+  for (const auto& [key, value] : file.metadata.items()) result[text(key)] = to_object(value);
+  return result;
+}
+
+}  // namespace
+
+void bind_files(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  module.def("gguf_metadata", &gguf_metadata, nb::arg("path"), "All metadata of a GGUF file as Python objects.");
+  module.def("resolve_model_path", &resolve_model_path, nb::arg("name"), Release());
+  module.def("inspect_json", &inspect_json, nb::arg("path"), Release());
+  module.def("explain_json", &explain_model, nb::arg("path_or_config"), nb::arg("tokens"), nb::arg("dtype"), Release());
+}
+
+}  // namespace atb
