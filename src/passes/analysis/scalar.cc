@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading and making one-element constants.
+#include "passes/analysis/scalar.h"
+
+#include <cstring>
+
+namespace atb {
+namespace {
+
+template <class T>
+StorageRef bytes_of(T value) {
+  std::vector<std::byte> bytes(sizeof(T));
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return storage_from_bytes(std::move(bytes));
+}
+
+StorageRef encode(DType dtype, double number) {
+  switch (dtype) {
+    case DType::kF32:
+      return bytes_of(static_cast<float>(number));
+    case DType::kF64:
+      return bytes_of(number);
+    case DType::kF16:
+      return bytes_of(f32_to_f16(static_cast<float>(number)));
+    case DType::kBF16:
+      return bytes_of(f32_to_bf16(static_cast<float>(number)));
+    default:
+      throw_error(Code::kInternal, "[scalar] ", dtype_name(dtype), " is no float type");
+  }
+}
+
+}  // namespace
+
+std::optional<double> scalar_value(const Value* value) {
+  if (value == nullptr || !value->is_constant() || value->constant()->absent()) return std::nullopt;
+  if (!(num_elements(value->shape()) == Dim(1))) return std::nullopt;
+  return value->constant()->to_f32()[0];
+}
+
+ConstantRef scalar_constant(DType dtype, double number, std::string name) {
+  return Constant::from_storage(std::move(name), dtype, nullptr, {}, encode(dtype, number), 0);
+}
+
+}  // namespace atb

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measuring layers, and the report as lines of text.
+#include "passes/engine/report.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace atb {
+
+LayerCost measure_layers(const Graph& graph) {
+  LayerCost cost;
+  for (const Node* node : graph.nodes()) {
+    if (node->layer() < 0) continue;
+    cost.layers = std::max<int64_t>(cost.layers, node->layer() + 1);
+    if (node->op().is_view()) continue;
+    ++cost.kernels;
+    cost.bytes = cost.bytes + node_bytes(*node);
+  }
+  return cost;
+}
+
+std::string MatchReport::text() const {
+  const auto line = [](const std::string& what, const LayerCost& cost) {
+    return what + ": " + std::to_string(cost.kernels) + " kernels, " + cost.bytes.str() + " bytes in " +
+           std::to_string(cost.layers) + " layers\n";
+  };
+  std::string out = line("before", before);
+  for (const PatternResult& pattern : patterns) {
+    out += line(pattern.name + " (" + std::to_string(pattern.matches) + " matches)", pattern.cost);
+  }
+  out += line("after", after);
+  for (const MatchFailure& miss : misses) out += miss.str() + "\n";
+  return out;
+}
+
+}  // namespace atb

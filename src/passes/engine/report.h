@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the optimizer did: kernels and bytes per layer before, after each pattern, and after all; and what did not
+// match.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/dim.h"
+#include "ir/graph.h"
+#include "passes/engine/matcher.h"
+
+namespace atb {
+
+// Sums over the nodes that belong to a layer. A kernel is a node that is no view; bytes follow node_bytes().
+struct LayerCost {
+  int64_t layers = 0;
+  int64_t kernels = 0;
+  Dim bytes = 0;
+};
+
+LayerCost measure_layers(const Graph& graph);
+
+struct PatternResult {
+  std::string name;
+  std::string replacement;
+  std::set<int> layers;  // with at least one match
+  int64_t matches = 0;
+  LayerCost cost;  // of the graph after this pattern: cumulative in the order applied
+};
+
+struct MatchReport {
+  LayerCost before;
+  LayerCost after;
+  std::vector<PatternResult> patterns;  // in the order applied
+  // The deepest failure of each pattern at each layer, of those that say something: no match in that layer at all, or
+  // more than the root fitted.
+  std::vector<MatchFailure> misses;
+  std::string text() const;  // lines for people
+};
+
+}  // namespace atb

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transactional edits: checked as a whole before the first change.
+#include "passes/engine/rewriter.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace atb {
+
+Rewriter::Rewriter(Graph& graph, Node* anchor) : graph_(graph), builder_(graph, anchor) {
+  if (anchor != nullptr) {
+    builder_.set_layer(anchor->layer());
+    builder_.set_scope(anchor->scope());
+  }
+}
+
+Rewriter::~Rewriter() {
+  if (!committed_) roll_back();
+}
+
+Node* Rewriter::node(std::string_view op, std::vector<Value*> inputs, Attrs attrs) {
+  Node* made = builder_.node(op, std::move(inputs), std::move(attrs));
+  built_.push_back(made);
+  return made;
+}
+
+Value* Rewriter::value(std::string_view op, std::vector<Value*> inputs, Attrs attrs) {
+  return node(op, std::move(inputs), std::move(attrs))->output();
+}
+
+Value* Rewriter::reshape(Value* x, Shape shape) {
+  if (x->shape() == shape) return x;
+  return value("reshape", {x}, {{"shape", std::move(shape)}});
+}
+
+Value* Rewriter::transpose(Value* x, std::vector<int64_t> perm) {
+  std::vector<int64_t> identity(perm.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  if (perm == identity) return x;
+  return value("transpose", {x}, {{"perm", std::move(perm)}});
+}
+
+void Rewriter::replace(Value* from, Value* to) {
+  if (from == to) return;
+  replacements_.emplace_back(from, to);
+  map_[from] = to;
+}
+
+void Rewriter::retire(const std::vector<Node*>& nodes) { retired_.insert(retired_.end(), nodes.begin(), nodes.end()); }
+
+Value* Rewriter::replacement(Value* value) const {
+  const auto it = map_.find(value);
+  return it == map_.end() ? value : it->second;
+}
+
+std::optional<std::string> Rewriter::commit() {
+  for (const auto& [from, to] : replacements_) {
+    if (!(from->type() == to->type())) {
+      std::string reason = "replacing %" + from->name() + " : " + from->type().str() + " by " + to->type().str();
+      roll_back();
+      return reason;
+    }
+  }
+  std::vector<Node*> order = order_after();
+  if (order.empty() && !graph_.nodes().empty()) {
+    std::string reason = "the replacement of %" + replacements_[0].first->name() + " would depend on itself";
+    roll_back();
+    return reason;
+  }
+  committed_ = true;
+  for (const auto& [from, to] : replacements_) graph_.replace_all_uses(from, to);
+  if (order != graph_.nodes()) graph_.set_order(std::move(order));
+  std::vector<std::pair<Value*, std::string>> names;
+  for (const auto& [from, to] : replacements_) {
+    if (std::find(built_.begin(), built_.end(), to->producer()) != built_.end()) names.emplace_back(to, from->name());
+  }
+  erase_retired();
+  for (auto& [value, name] : names) graph_.rename(value, std::move(name));
+  return std::nullopt;
+}
+
+void Rewriter::roll_back() {
+  for (auto it = built_.rbegin(); it != built_.rend(); ++it) graph_.erase(*it);
+  built_.clear();
+  replacements_.clear();
+  map_.clear();
+  committed_ = true;
+}
+
+// Depth first in the old order, producers before readers: nodes only move forward to where they are needed. A node met
+// again while its producers are being visited closes a cycle. Iterative, as graphs can be deep.
+std::vector<Node*> Rewriter::order_after() const {
+  enum class State { kNew, kOpen, kDone };
+  std::unordered_map<const Node*, State> states;
+  std::vector<Node*> order;
+  std::vector<std::pair<Node*, size_t>> stack;  // node, next input
+  for (Node* start : graph_.nodes()) {
+    if (states[start] == State::kDone) continue;
+    states[start] = State::kOpen;
+    stack.assign(1, {start, 0});
+    while (!stack.empty()) {
+      Node* node = stack.back().first;
+      if (stack.back().second == node->inputs().size()) {
+        states[node] = State::kDone;
+        order.push_back(node);
+        stack.pop_back();
+        continue;
+      }
+      Value* input = node->input(stack.back().second++);
+      Node* producer = input == nullptr ? nullptr : replacement(input)->producer();
+      if (producer == nullptr || states[producer] == State::kDone) continue;
+      if (states[producer] == State::kOpen) return {};
+      states[producer] = State::kOpen;
+      stack.emplace_back(producer, 0);
+    }
+  }
+  return order;
+}
+
+void Rewriter::erase_retired() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto it = retired_.rbegin(); it != retired_.rend(); ++it) {
+      Node* node = *it;
+      if (erased_.count(node) != 0) continue;
+      const bool dead = std::all_of(node->outputs().begin(), node->outputs().end(), [this](const Value* value) {
+        return value->uses().empty() && !graph_.is_output(value);
+      });
+      if (!dead) continue;
+      graph_.erase(node);
+      erased_.insert(node);
+      changed = true;
+    }
+  }
+}
+
+}  // namespace atb

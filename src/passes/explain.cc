@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report as JSON.
+#include "passes/explain.h"
+
+#include <nlohmann/json.hpp>
+
+namespace atb {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json per_layer(int64_t sum, int64_t layers) {
+  if (sum % layers == 0) return sum / layers;
+  return static_cast<double>(sum) / static_cast<double>(layers);
+}
+
+}  // namespace
+
+std::string explain_json(const MatchReport& report, int64_t tokens) {
+  require(tokens >= 1, Code::kInvalidArgument, "[explain] tokens: ", tokens, "; needs 1 or more");
+  const int64_t layers = report.before.layers;
+  require(layers >= 1, Code::kInvalidArgument, "[explain] the graph has no layers");
+  const Bindings bindings = {{"T", tokens}, {"B", 1}, {"L", 1}};
+  const auto kernels = [&](const LayerCost& cost) { return per_layer(cost.kernels, layers); };
+  const auto bytes = [&](const LayerCost& cost) { return per_layer(cost.bytes.eval(bindings), layers); };
+
+  Json json;
+  json["layers"] = layers;
+  json["tokens"] = tokens;
+  json["kernels_per_layer"] = {{"before", kernels(report.before)}, {"after", kernels(report.after)}};
+  json["bytes_per_layer"] = {{"before", bytes(report.before)}, {"after", bytes(report.after)}};
+  json["patterns"] = Json::array();
+  for (const PatternResult& pattern : report.patterns) {
+    json["patterns"].push_back({{"name", pattern.name},
+                                {"layers_matched", pattern.layers.size()},
+                                {"kernels_per_layer", kernels(pattern.cost)},
+                                {"bytes_per_layer", bytes(pattern.cost)}});
+  }
+  json["not_matched"] = Json::array();
+  for (const MatchFailure& miss : report.misses) {
+    json["not_matched"].push_back({{"pattern", miss.pattern},
+                                   {"layer", miss.layer},
+                                   {"node", miss.node},
+                                   {"constraint", miss.constraint},
+                                   {"actual", miss.actual},
+                                   {"expected", miss.expected}});
+  }
+  return json.dump();
+}
+
+std::string explain_json(const Graph& graph, int64_t tokens, const PipelineOptions& options) {
+  const std::unique_ptr<Graph> copy = graph.clone();
+  return explain_json(optimize(*copy, options), tokens);
+}
+
+}  // namespace atb

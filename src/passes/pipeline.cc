@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pipeline, readable from top to bottom.
+#include "passes/pipeline.h"
+
+#include "ir/verifier.h"
+#include "passes/canonical/canonical.h"
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/engine/driver.h"
+#include "passes/fold_constants.h"
+#include "passes/insert_kv_cache.h"
+
+namespace atb {
+namespace {
+
+std::vector<const Pattern*> enabled(PatternGroup group, const PipelineOptions& options) {
+  std::vector<const Pattern*> patterns;
+  for (const Pattern* pattern : PatternRegistry::instance().group(group)) {
+    if (options.disabled_patterns.count(pattern->name()) == 0) patterns.push_back(pattern);
+  }
+  return patterns;
+}
+
+void check_names(const PipelineOptions& options) {
+  for (const std::string& name : options.disabled_patterns) {
+    require(PatternRegistry::instance().find(name) != nullptr, Code::kNotFound,
+            "[GraphOptimizer] there is no pattern \"", name, "\" to disable");
+  }
+}
+
+}  // namespace
+
+MatchReport optimize(Graph& graph, const PipelineOptions& options) {
+  check_names(options);
+  MatchReport report;
+  const auto pass = [&](const char* name, const auto& run) {
+    run();
+    if (options.verify) verify(graph, name);
+  };
+
+  if (options.verify) verify(graph, "the front door");
+  report.before = measure_layers(graph);
+
+  pass("canonicalize", [&] { canonicalize(graph); });
+  pass("fold_constants", [&] { fold_constants(graph); });
+  pass("cse", [&] { eliminate_common_subexpressions(graph); });
+  pass("dce", [&] { eliminate_dead_code(graph); });
+
+  pass("fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kFusion, options), report); });
+  pass("canonicalize views", [&] { canonicalize(graph); });
+  pass("dce after fusions", [&] { eliminate_dead_code(graph); });
+
+  if (options.cache) {
+    pass("insert_kv_cache", [&] { insert_kv_cache(graph); });
+    pass("state fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kState, options), report); });
+    pass("dce after cache", [&] { eliminate_dead_code(graph); });
+  }
+
+  report.after = measure_layers(graph);
+  return report;
+}
+
+}  // namespace atb

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order in which a plain graph becomes an optimized one.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "ir/graph.h"
+#include "passes/engine/report.h"
+
+namespace atb {
+
+struct PipelineOptions {
+  bool cache = true;  // make a step graph over a KV cache; else the graph keeps its inputs and outputs
+  std::set<std::string> disabled_patterns;  // by user name; kNotFound for an unknown one
+#ifdef NDEBUG
+  bool verify = false;  // after every pass
+#else
+  bool verify = true;
+#endif
+};
+
+// Optimizes in place and tells what happened. kUnsupported if a cache is wanted and cannot be inserted.
+MatchReport optimize(Graph& graph, const PipelineOptions& options = {});
+
+}  // namespace atb

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of named passes.
+#include "passes/registry.h"
+
+#include "ir/verifier.h"
+#include "passes/canonical/canonical.h"
+#include "passes/cse.h"
+#include "passes/dce.h"
+#include "passes/engine/driver.h"
+#include "passes/fold_constants.h"
+#include "passes/insert_kv_cache.h"
+
+namespace atb {
+namespace {
+
+// A pass that takes no argument and reports nothing.
+template <class Pass>
+NamedPass plain(std::string name, std::string doc, Pass pass) {
+  auto run = [name, pass](Graph& graph, std::string_view argument, MatchReport& /*report*/) {
+    require(argument.empty(), Code::kInvalidArgument, "[passes] ", name, " takes no argument, given \"", argument,
+            "\"");
+    pass(graph);
+  };
+  return {std::move(name), std::move(doc), std::move(run)};
+}
+
+void run_pattern(Graph& graph, std::string_view argument, MatchReport& report) {
+  const PatternRegistry& registry = PatternRegistry::instance();
+  const Pattern* pattern = registry.find(argument);
+  if (pattern == nullptr) {
+    std::string names;
+    for (const Pattern* known : registry.all()) names += (names.empty() ? "" : ", ") + known->name();
+    throw_error(Code::kNotFound, "[passes] there is no pattern \"", argument, "\"; there are: ", names);
+  }
+  apply_patterns(graph, {pattern}, report);
+}
+
+NamedPass patterns_of(std::string name, std::string doc, PatternGroup group) {
+  auto run = [group](Graph& graph, std::string_view /*argument*/, MatchReport& report) {
+    apply_patterns(graph, PatternRegistry::instance().group(group), report);
+  };
+  return {std::move(name), std::move(doc), std::move(run)};
+}
+
+PassRegistry make_registry() {
+  PassRegistry registry;
+  registry.add(plain("canonicalize", "one spelling of equal things", canonicalize));
+  registry.add(plain("fold-constants", "computes what depends on constants alone", fold_constants));
+  registry.add(plain("cse", "common subexpressions once", eliminate_common_subexpressions));
+  registry.add(plain("dce", "removes what no output needs", eliminate_dead_code));
+  registry.add({"pattern", "one fusion by its name: pattern=SDPA", run_pattern});
+  registry.add(patterns_of("fuse", "all fusions, by benefit", PatternGroup::kFusion));
+  registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
+  registry.add(patterns_of("fuse-state", "fusions of the step graph, by benefit", PatternGroup::kState));
+  return registry;
+}
+
+}  // namespace
+
+void PassRegistry::run(std::string_view text, Graph& graph, MatchReport& report) const {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const std::string_view argument = equals == std::string_view::npos ? std::string_view() : text.substr(equals + 1);
+  for (const NamedPass& pass : passes_) {
+    if (pass.name != name) continue;
+    pass.run(graph, argument, report);
+    verify(graph, text);
+    return;
+  }
+  std::string names;
+  for (const NamedPass& pass : passes_) names += (names.empty() ? "" : ", ") + pass.name;
+  throw_error(Code::kNotFound, "[passes] there is no pass \"", name, "\"; there are: ", names);
+}
+
+const PassRegistry& PassRegistry::instance() {
+  static const PassRegistry registry = make_registry();
+  return registry;
+}
+
+}  // namespace atb
