@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GGUF block encodings Q8_0, Q4_0 and Q4_1. Layouts and formulas as documented by the GGUF format; decoding is the
-// definition (f32, one rounding a step), encoding serves tests and conversion tools.
+// The GGUF block encodings Q8_0, Q4_0 and Q4_1 (layouts and formulas as documented by the format; decoding is the
+// definition: f32, one rounding a step; encoding serves tests and conversion tools), and f32 values stored as halves.
 #include "core/encoding.h"
 
 #include <algorithm>
@@ -130,13 +130,34 @@ void encode_q4_1(const float* src, int64_t blocks, std::byte* dst) {
   }
 }
 
+// --- f16, bf16: f32 values stored as halves, blocks of one. For tables that seed f32 activations (embeddings); matrices
+// in halves are plain constants of dtype f16 or bf16.
+template <float (*ToF32)(uint16_t)>
+void decode_half(const std::byte* src, int64_t blocks, float* dst) {
+  for (int64_t i = 0; i < blocks; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, src + 2 * i, sizeof bits);
+    dst[i] = ToF32(bits);
+  }
+}
+
+template <uint16_t (*FromF32)(float)>
+void encode_half(const float* src, int64_t blocks, std::byte* dst) {
+  for (int64_t i = 0; i < blocks; ++i) {
+    const uint16_t bits = FromF32(src[i]);
+    std::memcpy(dst + 2 * i, &bits, sizeof bits);
+  }
+}
+
 }  // namespace
 
 const std::vector<const Encoding*>& encodings() {
   static const Encoding q8_0{"q8_0", kBlock, kQ80Bytes, decode_q8_0, encode_q8_0};
   static const Encoding q4_0{"q4_0", kBlock, kQ40Bytes, decode_q4_0, encode_q4_0};
   static const Encoding q4_1{"q4_1", kBlock, kQ41Bytes, decode_q4_1, encode_q4_1};
-  static const std::vector<const Encoding*> all{&q8_0, &q4_0, &q4_1};
+  static const Encoding f16{"f16", 1, 2, decode_half<f16_to_f32>, encode_half<f32_to_f16>};
+  static const Encoding bf16{"bf16", 1, 2, decode_half<bf16_to_f32>, encode_half<f32_to_bf16>};
+  static const std::vector<const Encoding*> all{&q8_0, &q4_0, &q4_1, &f16, &bf16};
   return all;
 }
 

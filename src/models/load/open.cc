@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// From files to a family and a configuration.
+#include "models/load/open.h"
+
+#include <system_error>
+
+#include "core/error.h"
+#include "models/load/gguf_config.h"
+
+namespace atb {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return text;
+}
+
+// All names that some member of the registered families lists.
+std::string supported(std::vector<std::string> ModelFamily::*names) {
+  std::vector<std::string> all;
+  for (const ModelFamily& family : ModelRegistry::instance().all()) {
+    all.insert(all.end(), (family.*names).begin(), (family.*names).end());
+  }
+  return joined(all);
+}
+
+}  // namespace
+
+HfConfig read_hf_config(const fs::path& path) {
+  const ConfigJson root = ConfigJson::read(path);
+  const auto text = root.child("text_config");
+  return {root.texts("architectures"), root.text_or("model_type", ""), text ? *text : root};
+}
+
+const ModelFamily& family_of(const HfConfig& config, const fs::path& path) {
+  const ModelFamily* family = ModelRegistry::instance().find_hf(config.architectures, config.model_type);
+  if (family != nullptr) return *family;
+  const std::string what = config.architectures.empty() ? "model_type \"" + config.model_type + "\""
+                                                        : "architecture " + joined(config.architectures);
+  throw_error(Code::kUnsupported, "[config] ", path.string(), ": ", what,
+              " is not supported; supported: ", supported(&ModelFamily::hf_architectures));
+}
+
+const ModelFamily& family_of(const Gguf& file) {
+  const GgufConfig config(file);
+  const ModelFamily* family = ModelRegistry::instance().find_gguf(config.architecture());
+  require(family != nullptr, Code::kUnsupported, "[gguf] ", file.file->path().string(), ": architecture ",
+          config.architecture(), " is not supported; supported: ", supported(&ModelFamily::gguf_architectures));
+  return *family;
+}
+
+ModelConfig config_of_directory(const ModelFamily& family, const HfConfig& config, const fs::path& directory) {
+  ModelConfig result = family.config_from_hf(config.text);
+  result.family = family.name;
+  const fs::path generation = directory / "generation_config.json";
+  if (!fs::exists(generation)) return result;
+  const ConfigJson defaults = ConfigJson::read(generation);
+  if (defaults.has("bos_token_id")) result.bos_ids = defaults.ids_or("bos_token_id", {});
+  if (defaults.has("eos_token_id")) result.eos_ids = defaults.ids_or("eos_token_id", {});
+  return result;
+}
+
+ModelConfig config_of_gguf(const ModelFamily& family, const Gguf& file) {
+  ModelConfig result = family.config_from_gguf(GgufConfig(file));
+  result.family = family.name;
+  return result;
+}
+
+bool is_gguf_model(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  require(fs::exists(status), Code::kNotFound, "[model] ", path.string(), " does not exist");
+  if (fs::is_directory(status)) return false;
+  require(is_gguf_file(path), Code::kInvalidArgument, "[model] ", path.string(),
+          " is neither a directory nor a GGUF file; give a Hugging Face model directory or a .gguf file");
+  return true;
+}
+
+}  // namespace atb
