@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference models for the tests: tiny llamas with wide weights, written as Hugging Face directories and as GGUF files."""
+"""Reference models for the tests: tiny llamas with wide weights, as Hugging Face directories and as GGUF files."""
 
 from __future__ import annotations
 
@@ -204,6 +204,11 @@ def _gguf_name(name: str) -> str:
     return f"blk.{layer}.{_GGUF_NAMES[rest.removesuffix('.weight')]}.weight"
 
 
+def _without_quantization(config: Any) -> Any:
+    fields = {name: value for name, value in config.to_dict().items() if name != "quantization_config"}
+    return transformers.LlamaConfig(**fields)
+
+
 def smollm2_directory(gguf_file: Path, cache: Path) -> Path:
     """The GGUF's weights, dequantized by transformers, as a Hugging Face directory with our tokenizer of the file."""
     from atb import _core
@@ -216,6 +221,8 @@ def smollm2_directory(gguf_file: Path, cache: Path) -> Path:
         model = transformers.AutoModelForCausalLM.from_pretrained(
             gguf_file.parent, gguf_file=gguf_file.name, dtype=torch.float32
         )
-        model.save_pretrained(directory)
+        plain = transformers.LlamaForCausalLM(_without_quantization(model.config))
+        plain.load_state_dict(model.state_dict())
+        plain.save_pretrained(directory)
         build_backend(_core.gguf_metadata(str(gguf_file))).save(str(directory / "tokenizer.json"))
     return directory

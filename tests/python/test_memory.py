@@ -59,7 +59,8 @@ chance = random.Random(0)
 seen = []
 with atb.LLM(sys.argv[1], context=512) as llm:
     for _ in range(100):
-        prompts = [[chance.randrange(49152) for _ in range(chance.randint(1, 200))] for _ in range(chance.randint(1, 3))]
+        lengths = [chance.randint(1, 200) for _ in range(chance.randint(1, 3))]
+        prompts = [[chance.randrange(49152) for _ in range(length)] for length in lengths]
         llm.generate(prompts, max_new_tokens=chance.randint(1, 4), ignore_eos=True)
         seen.append(rss())
     assert llm.stats()["kv_blocks_in_use"] == 0
