@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "passes/engine/report.h"
 #include "runtime/generate/engine.h"
 
 namespace atb {
@@ -28,37 +30,34 @@ struct LanguageModelInfo {
   int64_t context_length = 0;
   int64_t bos_token_id = -1;  // -1: none
   std::vector<int32_t> stop_token_ids;
-  size_t weight_bytes = 0;          // as stored in the file
+  size_t weight_bytes = 0;            // as stored in the file
   size_t weight_bytes_per_token = 0;  // read by one decoding step
-  double flops_per_token = 0;       // of the matmuls, without attention
+  double flops_per_token = 0;         // of the matrix products, without attention
   double load_s = 0;
 };
 
 // The engine and what belongs to it. Thread safe as the engine is.
 class LanguageModel {
  public:
-  // `path`: a Hugging Face directory, a .gguf file, or a hub name in the local cache.
+  // `path`: a Hugging Face directory, a .gguf file, or a hub name in the local cache. Errors as of load_model,
+  // optimize, find_device and Engine.
   static std::unique_ptr<LanguageModel> open(const std::string& path, const LanguageModelOptions& options);
 
   Engine& engine() { return *engine_; }
   const LanguageModelInfo& info() const { return info_; }
-  // What was fused and what was not: the JSON of `atb explain` for the loaded graph at `tokens`.
+  // What was fused and what was not: the JSON of `atb explain` for the loaded graph at `tokens` tokens.
   std::string report_json(int64_t tokens) const;
 
  private:
-  struct Report;
-  LanguageModel();
+  LanguageModel() = default;
 
- public:
-  ~LanguageModel();
-
- private:
   LanguageModelInfo info_;
-  std::unique_ptr<Report> report_;
+  MatchReport report_;
   std::unique_ptr<Engine> engine_;
 };
 
-// The JSON of `atb explain`: a model path, or a config.json alone (weights not needed). dtype "auto" or a float type.
+// The JSON of `atb explain` for a model path or a config.json alone (weights are not read). dtype: "auto" (as stored) or
+// the name of a float type, in which activations are counted too.
 std::string explain_model(const std::string& path_or_config, int64_t tokens, const std::string& dtype);
 
 }  // namespace atb

@@ -38,7 +38,8 @@ std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& 
 }
 
 int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,
-               double top_p, uint64_t seed, const std::optional<Ids>& stop_token_ids, bool ignore_eos, uint64_t stream) {
+               double top_p, uint64_t seed, const std::optional<Ids>& stop_token_ids, bool ignore_eos,
+               uint64_t stream) {
   Engine& engine = model.engine();
   SamplingParams params;
   params.max_new_tokens = max_new_tokens;
@@ -116,7 +117,8 @@ double log_likelihood(LanguageModel& model, const Ids& ids, int64_t begin) {
   Engine& engine = model.engine();
   const std::vector<int32_t> tokens = narrow(ids, engine.vocab());
   const int64_t count = static_cast<int64_t>(tokens.size());
-  require(begin >= 1 && begin <= count, Code::kInvalidArgument, "[engine] begin is ", begin, ", allowed are 1 to ", count);
+  require(begin >= 1 && begin <= count, Code::kInvalidArgument, "[engine] begin is ", begin, ", allowed are 1 to ",
+          count);
   const nb::gil_scoped_release release;
   double sum = 0;
   engine.logits({tokens}, [&](int64_t, int64_t first_row, int64_t rows, const float* values) {
@@ -177,19 +179,23 @@ void bind_engine(nb::module_& module) {
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
            nb::arg("ignore_eos") = false, nb::arg("stream") = 0)
       .def("next", &next, nb::arg("request"))
-      .def("cancel", [](LanguageModel& model, int64_t request) { model.engine().cancel(request); }, nb::arg("request"),
-           Release())
-      .def("release", [](LanguageModel& model, int64_t request) { model.engine().release(request); },
-           nb::arg("request"), Release())
+      .def(
+          "cancel", [](LanguageModel& model, int64_t request) { model.engine().cancel(request); }, nb::arg("request"),
+          Release())
+      .def(
+          "release", [](LanguageModel& model, int64_t request) { model.engine().release(request); }, nb::arg("request"),
+          Release())
       .def("timing", &timing, nb::arg("request"))
       .def("logits", &logits, nb::arg("sequences"))
       .def("log_likelihood", &log_likelihood, nb::arg("ids"), nb::arg("begin"))
       .def("stats", &stats)
       .def("info", &info)
       .def("report_json", &LanguageModel::report_json, nb::arg("tokens") = 1, Release())
-      .def("start_trace", [](LanguageModel& model) { model.engine().start_trace(); }, Release())
-      .def("write_trace", [](LanguageModel& model, const std::string& path) { model.engine().write_trace(path); },
-           nb::arg("path"), Release());
+      .def(
+          "start_trace", [](LanguageModel& model) { model.engine().start_trace(); }, Release())
+      .def(
+          "write_trace", [](LanguageModel& model, const std::string& path) { model.engine().write_trace(path); },
+          nb::arg("path"), Release());
 }
 
 }  // namespace atb

@@ -18,9 +18,8 @@ std::array<PyObject*, 8>& classes() {
 }
 
 PyObject* make_class(nb::module_& module, const char* name, PyObject* base, PyObject* builtin) {
-  const nb::object bases = builtin == nullptr
-                               ? nb::steal(PyTuple_Pack(1, base))
-                               : nb::steal(PyTuple_Pack(2, base, builtin));
+  const nb::object bases =
+      builtin == nullptr ? nb::steal(PyTuple_Pack(1, base)) : nb::steal(PyTuple_Pack(2, base, builtin));
   PyObject* type = PyErr_NewException((std::string("atb._core.") + name).c_str(), bases.ptr(), nullptr);
   module.attr(name) = nb::borrow(type);
   return type;  // lives as long as the process

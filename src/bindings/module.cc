@@ -20,10 +20,12 @@ NB_MODULE(_core, module) {
   atb::bind_files(module);
 
   module.def("version", [] { return ATB_VERSION; });
-  module.def("set_log_level", [](const std::string& name) { atb::set_log_level(atb::log_level_from_name(name)); },
-             nb::arg("name"));
-  module.def("peak_rss_mb", [] { return static_cast<double>(atb::peak_rss_bytes()) / (1 << 20); },
-             "Largest resident size of this process so far, in MiB.");
+  module.def(
+      "set_log_level", [](const std::string& name) { atb::set_log_level(atb::log_level_from_name(name)); },
+      nb::arg("name"));
+  module.def(
+      "peak_rss_mb", [] { return static_cast<double>(atb::peak_rss_bytes()) / (1 << 20); },
+      "Largest resident size of this process so far, in MiB.");
   module.def("available_cpus", &atb::available_cpus);
   module.def(
       "roofline",

@@ -44,20 +44,20 @@ using ConstantRef = std::shared_ptr<const Constant>;
 class Constant {
  public:
   const std::string& name() const { return name_; }
-  DType dtype() const { return dtype_; }                     // logical element type (f32 when encoded)
-  const Encoding* encoding() const { return encoding_; }     // null: plain elements of dtype()
+  DType dtype() const { return dtype_; }                  // logical element type (f32 when encoded)
+  const Encoding* encoding() const { return encoding_; }  // null: plain elements of dtype()
   const std::vector<int64_t>& shape() const { return shape_; }
   const std::vector<Segment>& segments() const { return segments_; }
-  uint64_t id() const { return id_; }                        // unique per handle; key of packed stores
+  uint64_t id() const { return id_; }  // unique per handle; key of packed stores
   bool absent() const;
   int64_t num_rows() const;
   int64_t row_elems() const;
   size_t row_bytes() const;
-  size_t num_bytes() const;                                  // as stored
-  const std::byte* row(int64_t index) const;                 // bytes of one row; kFailedPrecondition if absent
-  void decode_row(int64_t index, float* out) const;          // to f32, exact
-  std::vector<float> to_f32() const;                         // whole constant, row-major
-  void release_pages() const;                                // after packing
+  size_t num_bytes() const;                          // as stored
+  const std::byte* row(int64_t index) const;         // bytes of one row; kFailedPrecondition if absent
+  void decode_row(int64_t index, float* out) const;  // to f32, exact
+  std::vector<float> to_f32() const;                 // whole constant, row-major
+  void release_pages() const;                        // after packing
 
   // Checks that the segment covers the shape inside the storage (kDataLoss), then makes a handle.
   static ConstantRef from_storage(std::string name, DType dtype, const Encoding* encoding, std::vector<int64_t> shape,

@@ -28,7 +28,7 @@ using SymbolRanges = std::map<std::string, SymbolRange, std::less<>>;
 // floordiv/mod/min/max of two Dims. Structural equality of normal forms is mathematical equality for polynomials.
 class Dim {
  public:
-  Dim(int64_t value = 0);  // NOLINT: integers are dims
+  Dim(int64_t value = 0);                               // NOLINT: integers are dims
   Dim(int value) : Dim(static_cast<int64_t>(value)) {}  // NOLINT
   // A symbol with an inclusive range; the same name always means the same symbol, whatever range it is given: a range
   // is a fact that narrows bounds, not part of the identity. `lo` must be >= 0, `hi` at least `lo`.
@@ -56,7 +56,7 @@ class Dim {
   // Replaces symbols by dims.
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
 
-  std::string str() const;  // "T", "2*T + 3", "floordiv(T, 16)"
+  std::string str() const;                  // "T", "2*T + 3", "floordiv(T, 16)"
   static Dim parse(std::string_view text);  // inverse of str(); kInvalidArgument on bad text
 
   struct Poly;  // the normal form, in dim.cc

@@ -13,9 +13,9 @@ namespace atb {
 // kState is the type of linear state values (a KV cache version); it has no elements.
 enum class DType : uint8_t { kF32, kF64, kF16, kBF16, kI8, kU8, kI32, kI64, kBool, kState };
 
-size_t dtype_size(DType dtype);                              // bytes of one element; 0 for kState
-std::string_view dtype_name(DType dtype);                    // "f32", "bf16", "i32", "bool", "state", ...
-std::optional<DType> dtype_from_name(std::string_view name); // the inverse
+size_t dtype_size(DType dtype);                               // bytes of one element; 0 for kState
+std::string_view dtype_name(DType dtype);                     // "f32", "bf16", "i32", "bool", "state", ...
+std::optional<DType> dtype_from_name(std::string_view name);  // the inverse
 bool is_float(DType dtype);
 
 // IEEE binary16 <-> binary32, round to nearest even.

@@ -12,10 +12,11 @@ namespace atb {
 
 // Rows of a constant are cut along the last axis into blocks of `block_elems` values stored in `block_bytes` bytes.
 struct Encoding {
-  std::string name;      // "q4_1"
-  int64_t block_elems;   // 32
-  int64_t block_bytes;   // 20
-  // Decodes `blocks` consecutive blocks to f32: the definition that every kernel is tested against. `src` may be unaligned.
+  std::string name;     // "q4_1"
+  int64_t block_elems;  // 32
+  int64_t block_bytes;  // 20
+  // Decodes `blocks` consecutive blocks to f32: the definition that every kernel is tested against. `src` may be
+  // unaligned.
   void (*decode)(const std::byte* src, int64_t blocks, float* dst);
   // Encodes f32 values, for tests and conversion tools; null where there is none.
   void (*encode)(const float* src, int64_t blocks, std::byte* dst);

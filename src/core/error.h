@@ -11,14 +11,14 @@ namespace atb {
 
 // Canonical codes. Each reaches Python as an exception class of the same meaning.
 enum class Code {
-  kInvalidArgument,   // the caller passed something that can never work
-  kNotFound,          // a file, tensor, operator or model that does not exist
-  kDataLoss,          // a file that is cut, inconsistent or corrupt
-  kUnsupported,       // well-formed, but this build or device cannot do it
-  kResourceExhausted, // memory, KV blocks, context length
-  kCancelled,         // the caller cancelled
-  kFailedPrecondition,// right call at the wrong time (after fork, closed, re-entered)
-  kInternal,          // a bug in this library
+  kInvalidArgument,     // the caller passed something that can never work
+  kNotFound,            // a file, tensor, operator or model that does not exist
+  kDataLoss,            // a file that is cut, inconsistent or corrupt
+  kUnsupported,         // well-formed, but this build or device cannot do it
+  kResourceExhausted,   // memory, KV blocks, context length
+  kCancelled,           // the caller cancelled
+  kFailedPrecondition,  // right call at the wrong time (after fork, closed, re-entered)
+  kInternal,            // a bug in this library
 };
 
 class Error : public std::runtime_error {
@@ -50,8 +50,7 @@ void require(bool ok, Code code, const Parts&... parts) {
 #ifdef NDEBUG
 #define ATB_DCHECK(condition) ((void)0)
 #else
-#define ATB_DCHECK(condition)                                                                     \
-  ((condition) ? (void)0                                                                          \
-               : ::atb::throw_error(::atb::Code::kInternal, "[dcheck] ", __FILE__, ":", __LINE__, \
-                                    " ", #condition))
+#define ATB_DCHECK(condition) \
+  ((condition) ? (void)0      \
+               : ::atb::throw_error(::atb::Code::kInternal, "[dcheck] ", __FILE__, ":", __LINE__, " ", #condition))
 #endif

@@ -16,7 +16,8 @@ constexpr int64_t kKeyPanel = 16;
 constexpr int64_t kAttentionPartition = 128;
 
 // One cache group: slots (layers) of equal kv_heads, head_dim and dtype. A block holds `block_tokens` positions of all
-// slots. Within (block, slot): K [kv_heads][block_tokens / 16][head_dim][16], then V [kv_heads][block_tokens][head_dim].
+// slots. Within (block, slot): K [kv_heads][block_tokens / 16][head_dim][16], then V
+// [kv_heads][block_tokens][head_dim].
 struct KvLayout {
   DType dtype = DType::kF32;  // kF32 or kBF16
   int64_t slots = 0;

@@ -48,8 +48,8 @@ const Device& find_device(std::string_view name) {
   const std::string_view need = missing_need(kind);
   require(!need.empty(), Code::kInvalidArgument, "[device] unknown device '", name,
           "'; this build has: ", device_names());
-  throw_error(Code::kUnsupported, "[device] '", name, "' is not in this build, which has: ", device_names(), "; it needs ",
-              need);
+  throw_error(Code::kUnsupported, "[device] '", name, "' is not in this build, which has: ", device_names(),
+              "; it needs ", need);
 }
 
 }  // namespace atb

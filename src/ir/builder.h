@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convenience for making nodes: b("linear", {x, w}, {{"..", ..}}, "q"). Used by model families, patterns, decompositions.
+// Convenience for making nodes: b("linear", {x, w}, {{"..", ..}}, "q"). Used by model families, patterns,
+// decompositions.
 #pragma once
 
 #include <string>

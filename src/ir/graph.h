@@ -75,8 +75,8 @@ class Value {
   const Type& type() const { return type_; }
   const Shape& shape() const { return type_.shape; }
   int rank() const { return static_cast<int>(type_.shape.size()); }
-  const Dim& dim(int axis) const;                    // negative axes count from the end
-  Node* producer() const { return producer_; }       // null for inputs and constants
+  const Dim& dim(int axis) const;               // negative axes count from the end
+  Node* producer() const { return producer_; }  // null for inputs and constants
   int output_index() const { return output_index_; }
   bool is_input() const { return producer_ == nullptr && constant_ == nullptr; }
   bool is_constant() const { return constant_ != nullptr; }
@@ -100,7 +100,7 @@ class Node {
   const OpDef& op() const { return *op_; }
   const std::string& op_name() const;
   bool is(std::string_view op_name) const { return this->op_name() == op_name; }
-  const std::string& name() const { return name_; }        // name of its first output
+  const std::string& name() const { return name_; }              // name of its first output
   const std::vector<Value*>& inputs() const { return inputs_; }  // null for an absent optional input
   Value* input(size_t index) const { return index < inputs_.size() ? inputs_[index] : nullptr; }
   const std::vector<Value*>& outputs() const { return outputs_; }
@@ -145,7 +145,8 @@ class Graph {
   Value* add_constant(const ConstantRef& constant);
   // Checks the schema, fills attribute defaults, infers output types; `before` null appends. Output values are named
   // `name` (or a fresh name from the operator when empty); further outputs `name.1`, .... Names made unique on clash.
-  Node* add_node(const OpDef& op, std::vector<Value*> inputs, Attrs attrs = {}, std::string name = {}, Node* before = nullptr);
+  Node* add_node(const OpDef& op, std::vector<Value*> inputs, Attrs attrs = {}, std::string name = {},
+                 Node* before = nullptr);
 
   const std::vector<Value*>& inputs() const { return inputs_; }
   Value* find_input(std::string_view name) const;  // null if none
@@ -159,15 +160,15 @@ class Graph {
   bool is_output(const Value* value) const;
 
   // Edits. Each keeps use lists right.
-  void replace_all_uses(Value* from, Value* to);   // graph outputs too; types must be equal (kInternal otherwise)
+  void replace_all_uses(Value* from, Value* to);  // graph outputs too; types must be equal (kInternal otherwise)
   void set_input(Node* node, size_t index, Value* value);
   void set_attr(Node* node, std::string name, Attr value);
   void rename(Value* value, std::string name);
-  void erase(Node* node);                          // kInternal if an output is used or is a graph output
-  void move_before(Node* node, Node* before);      // null: to the end
-  void reinfer(Node* node);                        // output types again, after an edit of inputs or attrs
-  void set_order(std::vector<Node*> order);        // a permutation of nodes(); the verifier checks it is an execution order
-  int64_t position(const Node* node) const;        // index in nodes(); O(n) after an edit
+  void erase(Node* node);                      // kInternal if an output is used or is a graph output
+  void move_before(Node* node, Node* before);  // null: to the end
+  void reinfer(Node* node);                    // output types again, after an edit of inputs or attrs
+  void set_order(std::vector<Node*> order);    // a permutation of nodes(); the verifier checks it is an execution order
+  int64_t position(const Node* node) const;    // index in nodes(); O(n) after an edit
 
  private:
   std::string unique_name(std::string wanted);

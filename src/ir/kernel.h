@@ -28,8 +28,8 @@ class ThreadTeam;
 // quantized, KV in bf16.
 enum class Precision { kExact, kFast };
 
-// Packed forms of constants, keyed (constant id, layout name), shared by all plans of a model. Any thread may ask; packing
-// runs on the team, so nobody may be running the team meanwhile. `pack` may not ask the store itself.
+// Packed forms of constants, keyed (constant id, layout name), shared by all plans of a model. Any thread may ask;
+// packing runs on the team, so nobody may be running the team meanwhile. `pack` may not ask the store itself.
 class PackedStore {
  public:
   explicit PackedStore(ThreadTeam* team = nullptr) : team_(team) {}
@@ -37,7 +37,8 @@ class PackedStore {
   // for this key. Source pages of `constant` are released afterwards. pack(dst, begin, end) fills units [begin, end) of
   // `units` and may run on several threads; what it throws is rethrown, and the next request packs again.
   // kResourceExhausted when there is no memory, kFailedPrecondition when the constant is absent.
-  std::shared_ptr<const std::byte> get(const ConstantRef& constant, const std::string& layout, size_t bytes, int64_t units,
+  std::shared_ptr<const std::byte> get(const ConstantRef& constant, const std::string& layout, size_t bytes,
+                                       int64_t units,
                                        const std::function<void(std::byte* dst, int64_t begin, int64_t end)>& pack);
   // The whole constant as dense f32 (for norms, biases and other small ones).
   std::shared_ptr<const float> f32(const ConstantRef& constant);
@@ -64,7 +65,8 @@ struct KernelRequest {
 
 // One execution of a node in one step. Shapes are actual ones.
 struct Call {
-  std::span<const TensorView> inputs;  // constants: a view of their bytes where plain and in one piece, else data = null
+  std::span<const TensorView>
+      inputs;  // constants: a view of their bytes where plain and in one piece, else data = null
   std::span<const TensorView> outputs;
   std::span<const SequenceStep> sequences;  // the ragged step; empty where the graph has no state
   std::byte* scratch = nullptr;             // Kernel::scratch_bytes, shared by all phases and workers of this node
@@ -72,7 +74,8 @@ struct Call {
 };
 
 // Immutable after construction; run() may be called from several threads at once on disjoint unit ranges.
-// All results must be the same bits however units are split over calls and workers, and whatever other rows are in the step.
+// All results must be the same bits however units are split over calls and workers, and whatever other rows are in the
+// step.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -88,7 +91,8 @@ class Kernel {
   // True if a worker should walk its range as four quarters in turn (far read streams, see linear); run() then gets the
   // worker's whole range at once. Otherwise the executor may hand out small chunks.
   virtual bool wants_whole_range(const Call& /*call*/, int /*phase*/) const noexcept { return false; }
-  virtual void run(const Call& call, int phase, int64_t begin, int64_t end, std::byte* worker_scratch) const noexcept = 0;
+  virtual void run(const Call& call, int phase, int64_t begin, int64_t end,
+                   std::byte* worker_scratch) const noexcept = 0;
   // Name of the code that run() would take for this call, for traces: "linear_q4_1_int8_rows1/AVX3_DL".
   virtual std::string variant(const Call& call) const = 0;
 };

@@ -52,13 +52,13 @@ struct InferArgs {
 };
 
 struct OpDef {
-  std::string name;                // "linear"
-  std::string doc;                 // formula, shapes, source; used by the generated documentation
+  std::string name;  // "linear"
+  std::string doc;   // formula, shapes, source; used by the generated documentation
   std::vector<InputSpec> inputs;
-  std::vector<OutputSpec> outputs; // one, unnamed-like "out", by default
+  std::vector<OutputSpec> outputs;  // one, unnamed-like "out", by default
   std::vector<AttrSpec> attrs;
-  bool fused = false;              // made by a pattern, never by a front door; must have a decomposition
-  bool has_state = false;          // reads or writes KV state
+  bool fused = false;      // made by a pattern, never by a front door; must have a decomposition
+  bool has_state = false;  // reads or writes KV state
 
   std::function<std::vector<Type>(const InferArgs&)> infer;
   // Multiply-adds count 2. Null: number of output elements.
@@ -78,7 +78,7 @@ struct OpDef {
 // All operators of this build. Filled once by generated code (register_all.cc).
 class OpRegistry {
  public:
-  void add(OpDef op);  // kInternal on a duplicate or an incomplete definition
+  void add(OpDef op);                              // kInternal on a duplicate or an incomplete definition
   const OpDef* find(std::string_view name) const;  // null if none
   const OpDef& get(std::string_view name) const;   // kNotFound
   std::vector<const OpDef*> all() const;           // by name

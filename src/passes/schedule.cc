@@ -9,7 +9,8 @@
 namespace atb {
 namespace {
 
-// Stage of every node. A value is ready one stage after the node that makes it; an aliasing view takes no stage of its own.
+// Stage of every node. A value is ready one stage after the node that makes it; an aliasing view takes no stage of its
+// own.
 std::unordered_map<const Node*, int> stage_of_nodes(const Graph& graph) {
   std::unordered_map<const Node*, int> stage;
   std::unordered_map<const Node*, int> ready;  // of a node's outputs

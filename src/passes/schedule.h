@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups the executed nodes of a graph into stages: nodes of one stage do not depend on each other and share the workers.
+// Groups the executed nodes of a graph into stages: nodes of one stage do not depend on each other and share the
+// workers.
 #pragma once
 
 #include <vector>

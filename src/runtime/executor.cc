@@ -16,8 +16,8 @@ constexpr int64_t kChunksPerWorker = 8;
 
 }  // namespace
 
-// Scratch depends on actual sizes (a longer context needs more attention partials): it is reserved before the launch and
-// only ever grows.
+// Scratch depends on actual sizes (a longer context needs more attention partials): it is reserved before the launch
+// and only ever grows.
 void Executor::reserve_scratch(const Program& program, Frame& frame) {
   size_t shared = 0;
   size_t per_worker = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one step of a program as one launch: workers wake once, walk the stages and meet only at barriers between phases.
+// Runs one step of a program as one launch: workers wake once, walk the stages and meet only at barriers between
+// phases.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,9 @@ class Executor {
  public:
   explicit Executor(ThreadTeam& team) : team_(team) {}
 
-  // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws kInternal
-  // after the walk if a kernel reported a fault; state values are then undefined and the caller drops the step.
+  // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws
+  // kInternal after the walk if a kernel reported a fault; state values are then undefined and the caller drops the
+  // step.
   void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr);
 
   size_t scratch_bytes() const;
@@ -51,9 +53,9 @@ class Executor {
   std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks between two barriers
   std::unique_ptr<Cursor[]> cursors_;
   size_t num_cursors_ = 0;
-  AlignedBuffer scratch_;                     // shared by the phases of a stage's nodes
-  std::vector<AlignedBuffer> worker_scratch_; // one a worker
-  std::vector<uint32_t> labels_;              // trace labels by item, while tracing
+  AlignedBuffer scratch_;                      // shared by the phases of a stage's nodes
+  std::vector<AlignedBuffer> worker_scratch_;  // one a worker
+  std::vector<uint32_t> labels_;               // trace labels by item, while tracing
   std::atomic<bool> fault_{false};
 };
 

@@ -38,20 +38,28 @@ T load(const std::byte* p) {
 
 int64_t load_integer(DType dtype, const std::byte* p) {
   switch (dtype) {
-    case DType::kI64: return load<int64_t>(p);
-    case DType::kI32: return load<int32_t>(p);
-    case DType::kI8: return load<int8_t>(p);
-    default: return load<uint8_t>(p);
+    case DType::kI64:
+      return load<int64_t>(p);
+    case DType::kI32:
+      return load<int32_t>(p);
+    case DType::kI8:
+      return load<int8_t>(p);
+    default:
+      return load<uint8_t>(p);
   }
 }
 
 void store_integer(DType dtype, int64_t value, std::byte* p) {
   const auto put = [&](auto typed) { std::memcpy(p, &typed, sizeof(typed)); };
   switch (dtype) {
-    case DType::kI64: return put(value);
-    case DType::kI32: return put(static_cast<int32_t>(value));
-    case DType::kI8: return put(static_cast<int8_t>(value));
-    default: return put(static_cast<uint8_t>(value));
+    case DType::kI64:
+      return put(value);
+    case DType::kI32:
+      return put(static_cast<int32_t>(value));
+    case DType::kI8:
+      return put(static_cast<int8_t>(value));
+    default:
+      return put(static_cast<uint8_t>(value));
   }
 }
 
@@ -97,7 +105,8 @@ void scatter(const RefTensor<float>& tensor, const TensorView& view) {
         std::memcpy(p, &wide, sizeof(wide));
         break;
       }
-      default: std::memcpy(p, &value, sizeof(value));
+      default:
+        std::memcpy(p, &value, sizeof(value));
     }
   });
 }

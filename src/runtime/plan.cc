@@ -52,7 +52,8 @@ void Plan::add_slot(const Value* value, Place place, int64_t where) {
 // Slots in definition order, so that a view comes after what it aliases. Arena offsets are filled by place_buffers().
 void Plan::add_slots() {
   const Graph& graph = program_.graph();
-  for (size_t i = 0; i < graph.inputs().size(); ++i) add_slot(graph.inputs()[i], Place::kInput, static_cast<int64_t>(i));
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    add_slot(graph.inputs()[i], Place::kInput, static_cast<int64_t>(i));
   for (const Value* constant : graph.constants()) add_slot(constant, Place::kConstant, 0);
   for (const Node* node : graph.nodes()) {
     for (const Value* value : node->outputs()) {
@@ -137,7 +138,7 @@ std::vector<size_t> Plan::join_in_place(std::vector<Life>& lives) const {
 void Plan::place_buffers() {
   std::vector<Life> lives = lifetimes();
   const std::vector<size_t> owner = join_in_place(lives);
-  std::vector<MemoryBuffer> buffers;
+  std::vector<PlannedBuffer> buffers;
   std::vector<size_t> buffer_of(lives.size());
   for (size_t i = 0; i < lives.size(); ++i) {
     if (owner[i] != i) continue;
@@ -161,14 +162,19 @@ TensorView Plan::view_of(const Slot& slot, const std::vector<int64_t>& dims, con
   for (int index : slot.dims) shape.push_back(dims[static_cast<size_t>(index)]);
   const DType dtype = slot.value->type().dtype;
   switch (slot.place) {
-    case Place::kInput: return TensorView::dense(inputs[static_cast<size_t>(slot.where)], dtype, shape);
-    case Place::kOutput: return TensorView::dense(outputs[static_cast<size_t>(slot.where)], dtype, shape);
-    case Place::kArena: return TensorView::dense(arena + slot.where, dtype, shape);
+    case Place::kInput:
+      return TensorView::dense(inputs[static_cast<size_t>(slot.where)], dtype, shape);
+    case Place::kOutput:
+      return TensorView::dense(outputs[static_cast<size_t>(slot.where)], dtype, shape);
+    case Place::kArena:
+      return TensorView::dense(arena + slot.where, dtype, shape);
     case Place::kConstant:
       // Kernels only read constants; views are writable in type alone.
       return TensorView::dense(const_cast<std::byte*>(constant_bytes(*slot.value->constant())), dtype, shape);
-    case Place::kNone: return TensorView::dense(nullptr, dtype, shape);
-    case Place::kAlias: break;
+    case Place::kNone:
+      return TensorView::dense(nullptr, dtype, shape);
+    case Place::kAlias:
+      break;
   }
   TensorView view = views[static_cast<size_t>(slot.where)];
   const Node& node = *slot.value->producer();

@@ -19,7 +19,7 @@ struct Frame {
     std::vector<TensorView> outputs;
     Call call;  // spans over the two above; scratch and sequences are filled by the executor
   };
-  std::vector<Item> items;  // parallel to Program::items()
+  std::vector<Item> items;          // parallel to Program::items()
   std::vector<TensorView> results;  // graph outputs; those of type state have no data
 };
 
@@ -64,7 +64,8 @@ class Plan {
   std::vector<size_t> join_in_place(std::vector<Life>& lives) const;
   void place_buffers();
   TensorView view_of(const Slot& slot, const std::vector<int64_t>& dims, const std::vector<TensorView>& views,
-                     const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs, std::byte* arena) const;
+                     const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs,
+                     std::byte* arena) const;
 
   const Program& program_;
   Bindings largest_;

@@ -16,8 +16,8 @@ Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore
     for (const Node* node : stage) {
       std::unique_ptr<Kernel> kernel = device.make_kernel({*node, store, options.precision, options.kv});
       if (kernel == nullptr) {
-        require(!node->op().has_state, Code::kUnsupported, "[", node->op_name(), "] ", node->name(), ": ", device.name(),
-                " has no kernel for it");
+        require(!node->op().has_state, Code::kUnsupported, "[", node->op_name(), "] ", node->name(), ": ",
+                device.name(), " has no kernel for it");
         kernel = make_fallback_kernel(*node);
       }
       indices.push_back(static_cast<int>(items_.size()));

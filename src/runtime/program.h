@@ -30,9 +30,9 @@ class Program {
   Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore& store, const ProgramOptions& options);
 
   const Graph& graph() const { return *graph_; }
-  const std::vector<Item>& items() const { return items_; }                     // in execution order
-  const std::vector<std::vector<int>>& stages() const { return stages_; }       // indices of items
-  int stage_of(const Node* node) const { return stage_of_.at(node); }           // executed nodes only
+  const std::vector<Item>& items() const { return items_; }                // in execution order
+  const std::vector<std::vector<int>>& stages() const { return stages_; }  // indices of items
+  int stage_of(const Node* node) const { return stage_of_.at(node); }      // executed nodes only
 
  private:
   std::unique_ptr<Graph> graph_;
@@ -41,8 +41,8 @@ class Program {
   std::unordered_map<const Node*, int> stage_of_;
 };
 
-// The cache group that the state operators of a step graph use: slots, kv_heads, head_dim. nullopt: no state. kUnsupported
-// if the layers' caches differ.
+// The cache group that the state operators of a step graph use: slots, kv_heads, head_dim. nullopt: no state.
+// kUnsupported if the layers' caches differ.
 std::optional<KvLayout> kv_layout_of(const Graph& graph, Precision precision);
 
 }  // namespace atb

@@ -41,15 +41,15 @@ Engine::Engine(std::unique_ptr<Graph> step_graph, const Device& device, const En
 Engine::~Engine() = default;
 
 void Engine::check_process() const {
-  require(getpid() == process_, Code::kFailedPrecondition,
-          "[engine] used in a forked process: process ", getpid(), ", made in ", process_,
-          "; make a new engine in the child, or start it with spawn");
+  require(getpid() == process_, Code::kFailedPrecondition, "[engine] used in a forked process: process ", getpid(),
+          ", made in ", process_, "; make a new engine in the child, or start it with spawn");
 }
 
 void Engine::check_ids(const std::vector<int32_t>& ids) const {
   require(!ids.empty(), Code::kInvalidArgument, "[engine] the prompt is empty: give at least one token");
-  require(static_cast<int64_t>(ids.size()) <= options_.context_length, Code::kInvalidArgument, "[engine] the prompt has ",
-          ids.size(), " tokens, the context holds ", options_.context_length, "; shorten the prompt");
+  require(static_cast<int64_t>(ids.size()) <= options_.context_length, Code::kInvalidArgument,
+          "[engine] the prompt has ", ids.size(), " tokens, the context holds ", options_.context_length,
+          "; shorten the prompt");
   for (size_t i = 0; i < ids.size(); ++i) {
     require(ids[i] >= 0 && ids[i] < vocab(), Code::kInvalidArgument, "[engine] token ", i, " of the prompt is ", ids[i],
             ", allowed are 0 to ", vocab() - 1);
@@ -260,8 +260,8 @@ void Engine::take_logits(Request& request, const StepShare& share, const float* 
     if (request.pending() == 0) finish(request, FinishReason::kLength);
     return;
   }
-  const int32_t token = request.sampler.sample({row, static_cast<size_t>(vocab())},
-                                               static_cast<uint64_t>(request.generated()));
+  const int32_t token =
+      request.sampler.sample({row, static_cast<size_t>(vocab())}, static_cast<uint64_t>(request.generated()));
   request.last_token = Request::Clock::now();
   if (request.generated() == 0) request.first_token = request.last_token;
   const FinishReason reason = request.stop.after(token, request.generated() + 1);

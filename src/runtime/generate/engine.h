@@ -28,7 +28,7 @@ struct EngineOptions {
 
 // What a caller receives from next().
 struct Progress {
-  std::vector<int32_t> tokens;          // new since the last call; without the stop token
+  std::vector<int32_t> tokens;  // new since the last call; without the stop token
   FinishReason finished = FinishReason::kNone;
 };
 
@@ -57,9 +57,9 @@ class Engine {
   Engine(std::unique_ptr<Graph> step_graph, const Device& device, const EngineOptions& options);
   ~Engine();
 
-  // Queues a prompt. kInvalidArgument: empty prompt, an id outside the vocabulary, a prompt longer than the context, bad
-  // parameters. kResourceExhausted: a sequence that could never fit in the cache.
-  // `stream` tells requests that share a seed apart.
+  // Queues a prompt. kInvalidArgument: empty prompt, an id outside the vocabulary, a prompt longer than the context,
+  // bad parameters. kResourceExhausted: a sequence that could never fit in the cache. `stream` tells requests that
+  // share a seed apart.
   RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params, uint64_t stream = 0);
   // Waits for at least one new token or the end. After the end: no tokens, the same reason.
   Progress next(RequestId id);

@@ -54,7 +54,7 @@ struct Request {
 struct StepShare {
   Request* request;
   int64_t rows;
-  int64_t logit_row = -1;   // index of its first logits row in the step's logits; -1: none
+  int64_t logit_row = -1;  // index of its first logits row in the step's logits; -1: none
   int64_t logit_rows = 0;
 };
 
