@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/language_model.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+#include "ir/op.h"
+#include "kernels/target.h"
+#include "models/model.h"
+#include "models/resolve.h"
+#include "passes/explain.h"
+#include "passes/pipeline.h"
+
+namespace atb {
+namespace {
+
+Precision choose_precision(const std::string& name, const LoadedModel& model) {
+  if (name == "auto") return model.default_precision;
+  if (name == "exact") return Precision::kExact;
+  require(name == "fast", Code::kInvalidArgument, "[model] precision '", name, "'; allowed are auto, exact, fast");
+  return Precision::kFast;
+}
+
+int64_t choose_context(int64_t wanted, const ModelConfig& config) {
+  require(wanted >= 0 && wanted <= config.context_length, Code::kInvalidArgument, "[model] context ", wanted,
+          "; allowed are 1 to the model's ", config.context_length);
+  return wanted == 0 ? config.context_length : wanted;
+}
+
+bool is_matrix_product(const Node& node) {
+  return node.is("linear") || node.is("merged_matmul") || node.is("fused_gate_up");
+}
+
+// Bytes of the constants that every step reads in full; embeddings are read by row.
+size_t weight_bytes_per_step(const Graph& graph) {
+  size_t bytes = 0;
+  for (const Node* node : graph.nodes()) {
+    if (node->is("embedding")) continue;
+    for (const Value* input : node->inputs()) {
+      if (input != nullptr && input->is_constant()) bytes += input->constant()->num_bytes();
+    }
+  }
+  return bytes;
+}
+
+double flops_per_token(const Graph& graph) {
+  const Bindings one_token{{"T", 1}, {"L", 1}};
+  double flops = 0;
+  for (const Node* node : graph.nodes()) {
+    if (is_matrix_product(*node)) flops += static_cast<double>(node_flops(*node).eval(one_token));
+  }
+  return flops;
+}
+
+DType named_float(const std::string& name) {
+  const auto dtype = dtype_from_name(name);
+  require(dtype.has_value() && is_float(*dtype), Code::kInvalidArgument, "[explain] dtype '", name,
+          "'; allowed are auto, f32, f16, bf16");
+  return *dtype;
+}
+
+}  // namespace
+
+std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, const LanguageModelOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Device& device = find_device(options.device);
+  require(options.dtype == "auto", Code::kUnsupported, "[model] dtype '", options.dtype,
+          "'; this build runs weights as they are stored: use auto");
+  LoadedModel model = load_model(resolve_model_path(path));
+  const Precision precision = choose_precision(options.precision, model);
+
+  std::unique_ptr<LanguageModel> result(new LanguageModel);
+  LanguageModelInfo& info = result->info_;
+  info.family = model.config.family;
+  info.precision = precision == Precision::kFast ? "fast" : "exact";
+  info.target = cpu_target_name();
+  info.layers = model.config.layers;
+  info.vocab = model.config.vocab_size;
+  info.context_length = choose_context(options.context_length, model.config);
+  if (!model.config.bos_ids.empty()) info.bos_token_id = model.config.bos_ids[0];
+  info.stop_token_ids.assign(model.config.eos_ids.begin(), model.config.eos_ids.end());
+  info.weight_bytes = model.weight_bytes;
+
+  result->report_ = optimize(*model.graph);
+  info.weight_bytes_per_token = weight_bytes_per_step(*model.graph);
+  info.flops_per_token = flops_per_token(*model.graph);
+  EngineOptions engine;
+  engine.session.threads = options.threads;
+  engine.session.precision = precision;
+  engine.context_length = info.context_length;
+  engine.prefill_chunk = options.prefill_chunk;
+  engine.kv_tokens = options.kv_tokens;
+  result->engine_ = std::make_unique<Engine>(std::move(model.graph), device, engine);
+  info.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::string LanguageModel::report_json(int64_t tokens) const { return explain_json(report_, tokens); }
+
+std::string explain_model(const std::string& path_or_config, int64_t tokens, const std::string& dtype) {
+  const std::string path = resolve_model_path(path_or_config);
+  if (dtype != "auto") return explain_json(*build_from_config(path, {.dtype = named_float(dtype)}), tokens);
+  const bool config_alone = path.ends_with(".json");
+  return explain_json(config_alone ? *build_from_config(path) : *load_model(path).graph, tokens);
+}
+
+}  // namespace atb
