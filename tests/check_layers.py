@@ -9,8 +9,8 @@ from functools import cache
 
 from house.files import ROOT, main
 
-# Inner loops are reached through operators; other layers do not call them.
-KERNEL_USERS = {"kernels", "ops", "devices"}
+# Inner loops are reached through operators; what reports the CPU target (devices, api) may ask for it.
+KERNEL_USERS = {"kernels", "ops", "devices", "api"}
 # Folders that are no layer of CMakeLists.txt: the extension module sees all layers and the public headers.
 SEES_ALL = "bindings"
 # Third-party headers whose own documentation spells them with quotes.
