@@ -24,7 +24,6 @@ except ImportError:  # not built yet: unit tests run on the stand-in, tests of t
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: needs the native module; run by `make test`")
-    config.addinivalue_line("markers", "slow: takes more than a few seconds")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
