@@ -211,4 +211,4 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     items: list[Any] = list(prompts)
     if not items:
         raise InvalidArgumentError("[generate] no prompts; expected at least one")
-    return [items] if all(isinstance(item, int) for item in items) else items
+    return [items] if all(hasattr(item, "__index__") for item in items) else items

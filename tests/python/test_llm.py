@@ -8,6 +8,7 @@ from pathlib import Path
 
 import atb
 import fake_core
+import numpy as np
 import pytest
 import tokenizers
 from atb import _core
@@ -55,8 +56,9 @@ def test_many_prompts(llm: atb.LLM) -> None:
     outputs = llm.generate(["a", [1, 2, 3], "bcd"])
     assert [output.prompt_token_ids for output in outputs] == [[97], [1, 2, 3], [98, 99, 100]]
     assert [output.text for output in outputs] == ["Hi"] * 3
-    (output,) = llm.generate([1, 2, 3])
-    assert output.prompt_token_ids == [1, 2, 3]
+    for ids in ([1, 2, 3], (1, 2, 3), np.array([1, 2, 3])):
+        (output,) = llm.generate(ids)  # type: ignore[arg-type]
+        assert output.prompt_token_ids == [1, 2, 3]
 
 
 def test_options_reach_the_engine(llm: atb.LLM) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ParamSpec
@@ -43,8 +44,8 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
             body(*args, **kwargs)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-        except BrokenPipeError:  # the reader has seen enough
-            sys.stderr.close()
+        except BrokenPipeError:  # the reader has seen enough; nothing more can be written at exit either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except (Error, OSError, MemoryError, UnicodeError) as error:
             if _debug:
