@@ -160,9 +160,9 @@ class LLM:
         """Family, sizes, special tokens, precision, CPU target and load time of the model."""
         return dict(self._info)
 
-    def report(self) -> dict[str, Any]:
-        """What was fused: the object that `atb explain --json` prints, for the graph in use."""
-        report: dict[str, Any] = json.loads(self.engine.report_json())
+    def report(self, tokens: int = 512) -> dict[str, Any]:
+        """What was fused: the object that `atb explain --json` prints, for the graph in use and a step of `tokens`."""
+        report: dict[str, Any] = json.loads(self.engine.report_json(tokens))
         return report
 
     def start_trace(self) -> None:

@@ -136,8 +136,8 @@ class Engine:
             "flops_per_token": 2_000_000,
         }
 
-    def report_json(self) -> str:
-        return explain_json(self.path, 1, "f32")
+    def report_json(self, tokens: int = 1) -> str:
+        return explain_json(self.path, tokens, "f32")
 
     def start_trace(self) -> None:
         pass
