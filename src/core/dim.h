@@ -57,7 +57,8 @@ class Dim {
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
 
   std::string str() const;                  // "T", "2*T + 3", "floordiv(T, 16)"
-  static Dim parse(std::string_view text);  // inverse of str(); kInvalidArgument on bad text
+  // Inverse of str(); kInvalidArgument on bad text. Symbols get the range [0, 2^63): substitute() narrower ones.
+  static Dim parse(std::string_view text);
 
   struct Poly;  // the normal form, in dim.cc
   // Null for a constant.

@@ -2,6 +2,7 @@
 // Reads the text of a dimension: sum := [-] product {(+|-) product}, product := factor {* factor},
 // factor := integer | symbol | function(sum, sum) | (sum). Length and nesting are bounded.
 #include <charconv>
+#include <limits>
 
 #include "core/_dim_poly.h"
 #include "core/error.h"
@@ -83,7 +84,8 @@ class DimParser {
     if (word == "min") return function(&Dim::min, depth);
     if (word == "max") return function(&Dim::max, depth);
     if (!dim::is_symbol_name(word)) fail("has a bad symbol");
-    return Dim::symbol(word);
+    // The widest range: nothing is simplified that a narrower or other one would not allow.
+    return Dim::symbol(word, 0, std::numeric_limits<int64_t>::max());
   }
 
   Dim integer(std::string_view word) const {
