@@ -18,7 +18,7 @@ namespace {
 namespace nb = nanobind;
 using Ids = std::vector<int64_t>;
 // f32 [tokens, vocab]; a numpy array, a DLPack capsule or a memoryview is made of it without a copy.
-using Matrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<nb::array_api, float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // Token ids arrive as any Python integer; the engine takes 32 bits and checks the vocabulary.
 std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
