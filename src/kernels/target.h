@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the compiled SIMD targets this CPU runs. Kernels are compiled for several; the best is chosen at run time.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace atb {
+
+// Name of the target that kernels use: "AVX3_DL", "AVX3", "AVX2", "NEON", ...; "SCALAR" where none of them fits.
+std::string_view cpu_target_name();
+
+// Targets compiled into this build that the CPU can run, best first.
+std::vector<std::string_view> cpu_targets();
+
+// kUnsupported where the CPU is below the least that kernels are written for (AVX2 on x86, NEON on Arm).
+void require_cpu_target();
+
+// For tests: kernels made from now on use this target. kInvalidArgument unless cpu_targets() has it; empty: the best.
+void force_cpu_target(std::string_view name);
+
+}  // namespace atb
