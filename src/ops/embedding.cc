@@ -87,7 +87,8 @@ void register_op_embedding(OpRegistry& registry) {
   op.reference = reference_kernel([](auto& call) { embedding_reference(call); });
   op.make_cpu_kernel = [](const KernelRequest& request) -> std::unique_ptr<Kernel> {
     const Value* table = request.node.input(1);
-    if (!table->is_constant()) return nullptr;
+    // The kernel writes f32: a table of halves whose rows shall be f32 is encoded, not of a half dtype.
+    if (!table->is_constant() || table->type().dtype != DType::kF32) return nullptr;
     require(!table->constant()->absent(), Code::kFailedPrecondition, "[embedding] ", table->name(),
             ": has no data (made from a config alone); load the weights first");
     return std::make_unique<EmbeddingKernel>(table->constant());
