@@ -9,13 +9,11 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/attention.h"
 #include "kernels/attention_tile-inl.h"
-#include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace atb {
@@ -105,6 +103,29 @@ HWY_ATTR void weigh(const float* p, const Keys<T>& keys, Range range, bool from_
   }
 }
 
+// e^x within about 1 ulp for x <= 0, the argument of softmax: 0 below -87 (so for -inf), NaN stays NaN. Half the steps
+// of the general Exp. x = n ln2 + r with |r| <= ln2 / 2. Adding 1.5 * 2^23 + 127 rounds x / ln2 to the integer n and
+// leaves n + 127, the exponent field of 2^n, in the low bits. e^r = 1 + r (1 + r p(r)), p a minimax fit (relative error
+// 3e-9).
+HWY_INLINE HWY_ATTR VF32 softmax_exp(VF32 x) {
+  const F32 d;
+  const VF32 bias = hn::Set(d, 0x1.8p23f + 127.0f);
+  const VF32 biased = hn::MulAdd(x, hn::Set(d, 1.44269504f), bias);
+  const VF32 n = hn::Sub(biased, bias);
+  VF32 r = hn::NegMulAdd(n, hn::Set(d, 0x1.62ep-1f), x);  // high bits of ln2: the product is exact
+  r = hn::NegMulAdd(n, hn::Set(d, 0x1.0bfbe8p-15f), r);   // the rest of ln2
+  VF32 p = hn::Set(d, 1.38145406e-3f);
+  p = hn::MulAdd(p, r, hn::Set(d, 8.36874545e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1668389e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.66665211e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.9999994e-1f));
+  const VF32 one = hn::Set(d, 1.0f);
+  p = hn::MulAdd(hn::MulAdd(p, r, one), r, one);
+  const hn::RebindToSigned<F32> di;
+  const VF32 power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, biased)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Mul(p, power));
+}
+
 // Lanes of vector v of a panel that starts at `position` and lie in `range`.
 HWY_INLINE HWY_ATTR hn::Mask<F32> visible(Range range, int64_t position) {
   const F32 d;
@@ -162,7 +183,7 @@ HWY_NOINLINE HWY_ATTR inline void softmax_row(float* s, float scale, const float
   for (int64_t position = first; position < last; position += kKeyPanel) {
     for (int v = 0; v < kPanelVectors; ++v) {
       const int64_t at = position + v * kLanes;
-      const VF32 p = Exp(d, hn::Sub(hn::LoadU(d, s + at), base));
+      const VF32 p = softmax_exp(hn::Sub(hn::LoadU(d, s + at), base));
       hn::StoreU(p, d, s + at);
       total[v] = hn::Add(total[v], p);
     }
@@ -171,25 +192,54 @@ HWY_NOINLINE HWY_ATTR inline void softmax_row(float* s, float scale, const float
   *sum = hn::GetLane(hn::SumOfLanes(d, total[0]));
 }
 
-// (max, sum, acc) <- (max, sum, acc) followed by the partial result (m, l, a): the one merge of decode and prefill.
-HWY_NOINLINE HWY_ATTR inline void fold_row(float* max, float* sum, float* acc, float m, float l, const float* a,
-                                           int64_t columns) {
+// Factors of one fold step, for kLanes rows side by side; updates their maxima and sums. See fold_rows.
+HWY_INLINE HWY_ATTR void fold_factors(float* max, float* sum, const float* m, const float* l, float* old_scale,
+                                      float* new_scale) {
   const F32 d;
-  if (l == 0.0f) return;
-  if (*sum == 0.0f) {
-    *max = m;
-    *sum = l;
-    if (acc != a) std::copy_n(a, columns, acc);
-    return;
-  }
-  const float top = *max > m ? *max : m;
-  const VF32 old_scale = Exp(d, hn::Set(d, *max - top));
-  const VF32 new_scale = Exp(d, hn::Set(d, m - top));
-  *max = top;
-  *sum = hn::GetLane(hn::MulAdd(hn::Set(d, *sum), old_scale, hn::Mul(hn::Set(d, l), new_scale)));
-  for (int64_t c = 0; c < columns; c += kLanes) {
-    const VF32 added = hn::Mul(hn::LoadU(d, a + c), new_scale);
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, acc + c), old_scale, added), d, acc + c);
+  const VF32 old_max = hn::Load(d, max);
+  const VF32 new_max = hn::Load(d, m);
+  const VF32 top = hn::Max(old_max, new_max);
+  const VF32 a = softmax_exp(hn::Sub(old_max, top));
+  const VF32 b = softmax_exp(hn::Sub(new_max, top));
+  hn::Store(top, d, max);
+  hn::Store(hn::MulAdd(hn::Load(d, sum), a, hn::Mul(hn::Load(d, l), b)), d, sum);
+  hn::Store(a, d, old_scale);
+  hn::Store(b, d, new_scale);
+}
+
+// Rows (max, sum, acc) <- (max, sum, acc) followed by the partial results (m, l, a): the one merge of decode and
+// prefill. Partial results without a visible key (l = 0) change nothing; a may be acc where sum is 0.
+HWY_NOINLINE HWY_ATTR inline void fold_rows(int64_t rows, float* max, float* sum, float* acc, const float* m,
+                                            const float* l, const float* a, int64_t columns) {
+  const F32 d;
+  for (int64_t first = 0; first < rows; first += kLanes) {
+    const int64_t count = std::min<int64_t>(kLanes, rows - first);
+    HWY_ALIGN float part[6][kLanes] = {};
+    std::copy_n(max + first, count, part[0]);
+    std::copy_n(sum + first, count, part[1]);
+    std::copy_n(m + first, count, part[2]);
+    std::copy_n(l + first, count, part[3]);
+    fold_factors(part[0], part[1], part[2], part[3], part[4], part[5]);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = first + i;
+      const float* from = a + row * columns;
+      float* to = acc + row * columns;
+      if (l[row] == 0.0f) continue;
+      if (sum[row] == 0.0f) {
+        max[row] = m[row];
+        sum[row] = l[row];
+        if (to != from) std::copy_n(from, columns, to);
+        continue;
+      }
+      max[row] = part[0][i];
+      sum[row] = part[1][i];
+      const VF32 old_scale = hn::Set(d, part[4][i]);
+      const VF32 new_scale = hn::Set(d, part[5][i]);
+      for (int64_t c = 0; c < columns; c += kLanes) {
+        const VF32 added = hn::Mul(hn::LoadU(d, from + c), new_scale);
+        hn::StoreU(hn::MulAdd(hn::LoadU(d, to + c), old_scale, added), d, to + c);
+      }
+    }
   }
 }
 
@@ -251,10 +301,7 @@ HWY_NOINLINE HWY_ATTR void attend_block(const kernels::AttentionTile& tile, int 
   float* running = tile.acc + first * columns;
   float* target = fresh ? running : partial;  // nothing to fold with: no copy
   weigh_ranges<R>(s, keys, ranges, columns, target);
-  for (int r = 0; r < R; ++r) {
-    fold_row(tile.max + first + r, tile.sum + first + r, running + r * columns, max[r], sum[r], target + r * columns,
-             columns);
-  }
+  fold_rows(R, tile.max + first, tile.sum + first, running, max, sum, target, columns);
 }
 
 template <class T>

@@ -100,10 +100,7 @@ void attend_impl(const AttentionTile& tile, const KeyPartition& part, float* scr
 }
 
 void fold_impl(const AttentionTile& tile, const float* max, const float* sum, const float* acc) {
-  const int64_t columns = padded_head_dim(tile.head_dim);
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    fold_row(tile.max + r, tile.sum + r, tile.acc + r * columns, max[r], sum[r], acc + r * columns, columns);
-  }
+  fold_rows(tile.rows, tile.max, tile.sum, tile.acc, max, sum, acc, padded_head_dim(tile.head_dim));
 }
 
 HWY_ATTR void finish_impl(const AttentionTile& tile, float* const* out) {
