@@ -56,8 +56,8 @@ class LanguageModel {
   std::unique_ptr<Engine> engine_;
 };
 
-// The JSON of `atb explain` for a model path or a config.json alone (weights are not read). dtype: "auto" (as stored) or
-// the name of a float type, in which activations are counted too.
+// The JSON of `atb explain` for a model path or a config.json alone (weights are not read). dtype: "auto" (as stored)
+// or the name of a float type, in which activations are counted too.
 std::string explain_model(const std::string& path_or_config, int64_t tokens, const std::string& dtype);
 
 }  // namespace atb

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Python class of the engine: requests, logits, figures.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exceptions of the module.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Functions on model files.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -56,7 +56,7 @@ class Dim {
   // Replaces symbols by dims.
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
 
-  std::string str() const;                  // "T", "2*T + 3", "floordiv(T, 16)"
+  std::string str() const;  // "T", "2*T + 3", "floordiv(T, 16)"
   // Inverse of str(); kInvalidArgument on bad text. Symbols get the range [0, 2^63): substitute() narrower ones.
   static Dim parse(std::string_view text);
 
