@@ -9,6 +9,7 @@
 #include "passes/engine/driver.h"
 #include "passes/fold_constants.h"
 #include "passes/insert_kv_cache.h"
+#include "passes/schedule.h"
 
 namespace atb {
 namespace {
@@ -52,6 +53,7 @@ PassRegistry make_registry() {
   registry.add(patterns_of("fuse", "all fusions, by benefit", PatternGroup::kFusion));
   registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
   registry.add(patterns_of("fuse-state", "fusions of the step graph, by benefit", PatternGroup::kState));
+  registry.add(plain("schedule", "nodes stage by stage, in the order they run", apply_schedule));
   return registry;
 }
 

@@ -74,9 +74,23 @@ Labels along_features(const Context& c) {
   return x;
 }
 
+// Distance of the token axis from the last, -1 without one.
+int64_t token_axis(const Labels& labels) {
+  const auto token = std::find(labels.begin(), labels.end(), Axis::kToken);
+  return token == labels.end() ? -1 : labels.end() - token - 1;
+}
+
 // numpy broadcasting: a unit feature axis goes with anything, all others must stand for the same.
 Labels elementwise(const Context& c) {
   const size_t rank = c.node.output()->shape().size();
+  for (size_t i = 1; i < c.inputs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const int64_t a = token_axis(c.labels(i));
+      const int64_t b = token_axis(c.labels(j));
+      if (a < 0 || b < 0 || a == b) continue;
+      refuse_cache(c.node, "pairs of positions outside attention; SDPA must fuse what reads them");
+    }
+  }
   std::vector<std::optional<Axis>> result(rank);
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     const Labels& labels = c.labels(i);
@@ -89,9 +103,6 @@ Labels elementwise(const Context& c) {
       }
       have = labels[axis];
     }
-  }
-  if (std::count(result.begin(), result.end(), std::optional<Axis>(Axis::kToken)) > 1) {
-    refuse_cache(c.node, "pairs of positions outside attention; SDPA must fuse what reads them");
   }
   Labels labels;
   for (const std::optional<Axis>& axis : result) labels.push_back(axis.value_or(Axis::kFeature));

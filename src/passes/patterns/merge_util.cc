@@ -40,10 +40,18 @@ std::optional<Mismatch> check_one_reader(const Match& match, const std::vector<s
 }
 
 ConstantRef zeros_like(const ConstantRef& like, int64_t count) {
-  const std::string name = like->name() + ".zero";
+  const std::string name = "zeros";
   if (like->absent()) return Constant::absent(name, like->dtype(), nullptr, {count});
   std::vector<std::byte> bytes(static_cast<size_t>(count) * dtype_size(like->dtype()));
   return Constant::from_storage(name, like->dtype(), nullptr, {count}, storage_from_bytes(std::move(bytes)), 0);
+}
+
+// What a bias that is not there would be called, after one that is: {"l.up.weight", "l.gate.bias"} gives "l.up.bias".
+std::string bias_name(const std::string& weight, const std::string& like) {
+  const size_t stem = weight.rfind('.');
+  const size_t ending = like.rfind('.');
+  if (stem == std::string::npos || ending == std::string::npos) return weight + "_bias";
+  return weight.substr(0, stem) + like.substr(ending);
 }
 
 std::vector<std::string> dotted(const std::string& name) {
@@ -89,7 +97,7 @@ Value* merged_bias(Rewriter& rewriter, const Match& match, const std::vector<std
     const Value* bias = match.value(linear + " bias");
     const int64_t rows = match.node(linear)->output()->dim(-1).constant();
     parts.push_back(bias != nullptr ? bias->constant() : zeros_like(like, rows));
-    if (bias != nullptr) names.push_back(parts.back()->name());
+    names.push_back(bias != nullptr ? bias->name() : bias_name(match.value(linear + " weight")->name(), like->name()));
   }
   return rewriter.constant(Constant::concat_rows(merged_name(names), parts));
 }

@@ -117,8 +117,9 @@ std::optional<Mismatch> check_mask(const Match& m) {
     return Mismatch{m.value("masked")->producer(), to_string(softmax->shape()),
                     to_string(scores->shape()) + ", a mask that broadcasts to the scores"};
   }
-  if (m.has("mask") && !is_float(m.value("mask")->type().dtype)) {
-    return Mismatch{m.value("masked")->producer(), m.value("mask")->type().str(), "a mask of floats"};
+  for (const char* name : {"mask", "second mask"}) {
+    if (!m.has(name) || is_float(m.value(name)->type().dtype)) continue;
+    return Mismatch{m.value("masked")->producer(), m.value(name)->type().str(), "a mask of floats"};
   }
   return std::nullopt;
 }
@@ -180,11 +181,13 @@ void rewrite(const Match& m, Rewriter& rewriter) {
   bool causal = false;
   int64_t window = 0;
   if (m.has("mask")) {
-    const MaskPredicate mask = analyse_mask(m.value("mask"), q->dim(1), k->dim(1));
-    causal = mask.kind == MaskPredicate::Kind::kCausal || mask.kind == MaskPredicate::Kind::kWindow;
-    window = mask.window;
-    if (mask.kind == MaskPredicate::Kind::kUnknown) {
-      inputs.push_back(mask_on_heads(rewriter, m.value("mask"), m.value("scores"), layout.q_heads));
+    Value* mask = m.value("mask");
+    if (m.has("second mask")) mask = rewriter.value("add", {mask, m.value("second mask")});
+    const MaskPredicate seen = analyse_mask(mask, q->dim(1), k->dim(1));
+    causal = seen.kind == MaskPredicate::Kind::kCausal || seen.kind == MaskPredicate::Kind::kWindow;
+    window = seen.window;
+    if (seen.kind == MaskPredicate::Kind::kUnknown) {
+      inputs.push_back(mask_on_heads(rewriter, mask, m.value("scores"), layout.q_heads));
     }
   }
   Value* out =
@@ -202,7 +205,8 @@ void register_pattern_sdpa(PatternRegistry& registry) {
   const PatternId over = p.op("scale by div", {"div"}, {scores, scale});
   const PatternId scaled = p.one_of("scaled", {times, over, scores});
   const PatternId add = p.commutative(p.op("add mask", {"add"}, {scaled, p.any("mask")}));
-  const PatternId masked = p.one_of("masked", {add, scaled});
+  const PatternId add_again = p.commutative(p.op("add second mask", {"add"}, {add, p.any("second mask")}));
+  const PatternId masked = p.one_of("masked", {add_again, add, scaled});
   const PatternId softmax = p.op("softmax", {"softmax"}, {masked});
   p.root(p.op("output", {"matmul"}, {softmax, p.any("v")}));
   p.where("shapes of q, k and v", check_shapes);
