@@ -61,15 +61,16 @@ std::optional<std::string> Rewriter::commit() {
       return reason;
     }
   }
-  std::vector<Node*> order = order_after();
-  if (order.empty() && !graph_.nodes().empty()) {
+  const bool stays = order_stays();
+  std::vector<Node*> order = stays ? std::vector<Node*>() : order_after();
+  if (order.empty() && !stays) {
     std::string reason = "the replacement of %" + replacements_[0].first->name() + " would depend on itself";
     roll_back();
     return reason;
   }
   committed_ = true;
   for (const auto& [from, to] : replacements_) graph_.replace_all_uses(from, to);
-  if (order != graph_.nodes()) graph_.set_order(std::move(order));
+  if (!stays) graph_.set_order(std::move(order));
   std::vector<std::pair<Value*, std::string>> names;
   for (const auto& [from, to] : replacements_) {
     if (std::find(built_.begin(), built_.end(), to->producer()) != built_.end()) names.emplace_back(to, from->name());
@@ -85,6 +86,21 @@ void Rewriter::roll_back() {
   replacements_.clear();
   map_.clear();
   committed_ = true;
+}
+
+bool Rewriter::order_stays() const {
+  const auto precedes = [this](const Value* value, const Node* reader) {
+    return value->producer() == nullptr || graph_.position(value->producer()) < graph_.position(reader);
+  };
+  for (const Node* node : built_) {
+    for (Value* input : node->inputs()) {
+      if (input != nullptr && !precedes(replacement(input), node)) return false;
+    }
+  }
+  return std::all_of(replacements_.begin(), replacements_.end(), [&](const auto& pair) {
+    const std::vector<Use>& uses = pair.first->uses();
+    return std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return precedes(pair.second, use.node); });
+  });
 }
 
 // Depth first in the old order, producers before readers: nodes only move forward to where they are needed. A node met

@@ -46,6 +46,8 @@ class Rewriter {
 
  private:
   void roll_back();
+  // True if the present order is an execution order after the replacements too: the common case, cheap to see.
+  bool order_stays() const;
   // Execution order after the replacements, stable; empty if there is none.
   std::vector<Node*> order_after() const;
   Value* replacement(Value* value) const;
