@@ -2,7 +2,9 @@
 // The list of named passes.
 #include "passes/registry.h"
 
+#include "core/log.h"
 #include "ir/verifier.h"
+#include "passes/assign_buffers.h"
 #include "passes/canonical/canonical.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -43,6 +45,20 @@ NamedPass patterns_of(std::string name, std::string doc, PatternGroup group) {
   return {std::move(name), std::move(doc), std::move(run)};
 }
 
+// Leaves the graph as it is; the plan goes to the log.
+void run_plan_memory(Graph& graph, std::string_view argument, MatchReport& /*report*/) {
+  const BufferPlan plan = assign_buffers(graph, schedule(graph), parse_bindings(argument));
+  for (const Node* node : graph.nodes()) {
+    for (const Value* value : node->outputs()) {
+      const auto it = plan.offsets.find(value);
+      if (it == plan.offsets.end()) continue;
+      log(LogLevel::kInfo, "PlanMemory", "%" + value->name() + " at " + std::to_string(it->second));
+    }
+  }
+  log(LogLevel::kInfo, "PlanMemory",
+      "arena " + std::to_string(plan.arena_bytes) + " bytes, lower bound " + std::to_string(plan.lower_bound_bytes));
+}
+
 PassRegistry make_registry() {
   PassRegistry registry;
   registry.add(plain("canonicalize", "one spelling of equal things", canonicalize));
@@ -54,6 +70,8 @@ PassRegistry make_registry() {
   registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
   registry.add(patterns_of("fuse-state", "fusions of the step graph, by benefit", PatternGroup::kState));
   registry.add(plain("schedule", "nodes stage by stage, in the order they run", apply_schedule));
+  registry.add(
+      {"plan-memory", "buffer offsets for given sizes, logged as info: plan-memory=T=64,L=8", run_plan_memory});
   return registry;
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "core/dim.h"
 #include "core/tensor.h"
 #include "ir/kernel.h"
+#include "passes/assign_buffers.h"
 #include "runtime/program.h"
 
 namespace atb {
@@ -48,21 +50,10 @@ class Plan {
     std::vector<int> dims;  // indices into dims_
   };
 
-  // Stages [first, last] in which the arena buffer of a slot is in use.
-  struct Life {
-    int slot;
-    int first;
-    int last;
-  };
-
   int slot_of(const Value* value) const { return slot_index_.at(value); }
   int intern(const Dim& dim);
   void add_slot(const Value* value, Place place, int64_t where);
-  void add_slots();
-  std::vector<Life> lifetimes() const;
-  bool may_overwrite(const Node& node, const Value* input, const Value* output) const;
-  std::vector<size_t> join_in_place(std::vector<Life>& lives) const;
-  void place_buffers();
+  void add_slots(const BufferPlan& buffers);
   TensorView view_of(const Slot& slot, const std::vector<int64_t>& dims, const std::vector<TensorView>& views,
                      const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs,
                      std::byte* arena) const;

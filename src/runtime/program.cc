@@ -10,8 +10,8 @@ namespace atb {
 
 Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore& store, const ProgramOptions& options)
     : graph_(std::move(graph)) {
-  const Schedule plan = schedule(*graph_);
-  for (const auto& stage : plan.stages) {
+  schedule_ = atb::schedule(*graph_);
+  for (const auto& stage : schedule_.stages) {
     std::vector<int>& indices = stages_.emplace_back();
     for (const Node* node : stage) {
       std::unique_ptr<Kernel> kernel = device.make_kernel({*node, store, options.precision, options.kv});
@@ -21,7 +21,6 @@ Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore
         kernel = make_fallback_kernel(*node);
       }
       indices.push_back(static_cast<int>(items_.size()));
-      stage_of_[node] = static_cast<int>(stages_.size()) - 1;
       items_.push_back({node, std::move(kernel)});
     }
   }

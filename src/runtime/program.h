@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "devices/device.h"
@@ -32,13 +31,13 @@ class Program {
   const Graph& graph() const { return *graph_; }
   const std::vector<Item>& items() const { return items_; }                // in execution order
   const std::vector<std::vector<int>>& stages() const { return stages_; }  // indices of items
-  int stage_of(const Node* node) const { return stage_of_.at(node); }      // executed nodes only
+  const Schedule& schedule() const { return schedule_; }
 
  private:
   std::unique_ptr<Graph> graph_;
   std::vector<Item> items_;
+  Schedule schedule_;
   std::vector<std::vector<int>> stages_;
-  std::unordered_map<const Node*, int> stage_of_;
 };
 
 // The cache group that the state operators of a step graph use: slots, kv_heads, head_dim. nullopt: no state.

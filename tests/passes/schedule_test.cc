@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Stages and views of the schedule.
 #include "passes/schedule.h"
 
 #include <gtest/gtest.h>

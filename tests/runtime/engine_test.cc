@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Batching, equal bits, cancelling, limits and forks of the engine.
 #include "runtime/generate/engine.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Memory layout of plans, programs and device look-up.
 #include "runtime/plan.h"
 
 #include <gtest/gtest.h>
