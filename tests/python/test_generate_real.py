@@ -138,7 +138,9 @@ def test_explain_from_a_config_alone(tmp_path: Path) -> None:
     report = json_of("explain", "--config", tmp_path / "config.json", "--tokens", 2048, "--dtype", "f16")
     assert report["bytes_per_layer"]["after"] <= 1.0e9
     assert 3.0e9 < report["bytes_per_layer"]["before"] < 3.8e9
-    sizes = [pattern["bytes_per_layer"] for pattern in report["patterns"]]
+    fusions = ("QKV+RoPE", "SDPA", "GateUp", "AddNorm")
+    sizes = [pattern["bytes_per_layer"] for pattern in report["patterns"] if pattern["name"] in fusions]
+    assert len(sizes) == len(fusions)
     assert sizes == sorted(sizes, reverse=True)
 
 
@@ -154,8 +156,9 @@ def test_bench(smollm2: Path, tmp_path: Path) -> None:
     flags = ("--prompt-tokens", 64, "--new-tokens", 8, "--rounds", 1, "--batch", 2, "--trace", trace)
     value = json_of("bench", smollm2, *flags)
     assert value["prefill_tokens_per_s"] > 0
-    assert 0 < value["share"]["decode"] < 1.5
-    assert 0 < value["share"]["prefill"] < 8  # int8 kernels may pass the f32 limit
+    assert value["decode_tokens_per_s"] > 0
+    assert all(limit > 0 for limit in value["limits"].values())
+    assert all(share > 0 for share in value["share"].values())
     assert json.loads(trace.read_text())["traceEvents"]
 
 

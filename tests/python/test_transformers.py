@@ -104,7 +104,7 @@ def greedy(smollm2_directory: Path) -> list[Greedy]:
         new, cache = torch.tensor([tokenizer.encode(prompt)]), None
         for _ in range(NEW_TOKENS):
             with torch.no_grad():
-                step = model(new, past_key_values=cache, use_cache=True)
+                step = model(new, cache=cache, use_cache=True)
             best, second = step.logits[0, -1].topk(2).values.tolist()
             new, cache = step.logits[:, -1].argmax(-1, keepdim=True), step.past_key_values
             result.margins.append(best - second)

@@ -71,15 +71,18 @@ def print_json(value: Any) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table on stdout; the first column is text, the others are right-aligned."""
+    """A table on stdout under its title; columns of numbers are right-aligned."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    cells = [[str(cell) for cell in row] for row in rows]
+    table = Table()
     for i, name in enumerate(columns):
-        table.add_column(name, justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(str, row))
+        numbers = all(row[i][:1].isdigit() or not row[i] for row in cells)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    print_line(title)
     Console(markup=False, highlight=False).print(table)
 
 
