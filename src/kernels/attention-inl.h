@@ -29,6 +29,7 @@ template <class T>
 struct Keys {
   const T* k[kPartitionPanels];
   const T* v[kPartitionPanels];
+  const T* next_k[kPartitionPanels];  // what to fetch ahead: panels of the next partition
   int64_t v_stride;
 };
 
@@ -46,10 +47,14 @@ HWY_INLINE HWY_ATTR int64_t score_panels(const float* const (&q)[R], const Keys<
   constexpr int64_t kPanels = NV / kPanelVectors;
   for (; first + kPanels <= last; first += kPanels) {
     const T* b[NV];
-    for (int v = 0; v < NV; ++v) b[v] = keys.k[first + v / kPanelVectors] + (v % kPanelVectors) * kLanes;
+    const T* ahead[NV];  // a panel of values has the size of a panel of keys
+    for (int v = 0; v < NV; ++v) {
+      b[v] = keys.k[first + v / kPanelVectors] + (v % kPanelVectors) * kLanes;
+      ahead[v] = keys.v[first + v / kPanelVectors] + (v % kPanelVectors) * kLanes;
+    }
     Tile<R, NV> tile;
     tile.zero();
-    tile.add(q, b, kKeyPanel, head_dim);
+    tile.add(q, b, ahead, kKeyPanel, head_dim);
     tile.write(s + first * kKeyPanel, kAttentionPartition);
   }
   return first;
@@ -78,12 +83,16 @@ HWY_INLINE HWY_ATTR int64_t weigh_columns(const float* p, const Keys<T>& keys, R
     for (int64_t j = range.begin; j < range.end;) {
       const int64_t panel = j / kKeyPanel;
       const int64_t stop = std::min(range.end, (panel + 1) * kKeyPanel);
-      const T* rows = keys.v[panel] + (j % kKeyPanel) * keys.v_stride + column;
+      const int64_t place = (j % kKeyPanel) * keys.v_stride + column;
       const T* b[NV];
+      const T* ahead[NV];
       const float* a[R];
-      for (int v = 0; v < NV; ++v) b[v] = rows + v * kLanes;
+      for (int v = 0; v < NV; ++v) {
+        b[v] = keys.v[panel] + place + v * kLanes;
+        ahead[v] = keys.next_k[panel] + place + v * kLanes;
+      }
       for (int r = 0; r < R; ++r) a[r] = p + r * kAttentionPartition + j;
-      tile.add(a, b, keys.v_stride, stop - j);
+      tile.add(a, b, ahead, keys.v_stride, stop - j);
       j = stop;
     }
     tile.write(acc + column, columns);
@@ -270,68 +279,103 @@ HWY_ATTR void weigh_ranges(const float* p, const Keys<T>& keys, const Range (&ra
   }
 }
 
-// Folds a partition into rows [first, first + R) of the tile.
-template <int R, class T>
-HWY_NOINLINE HWY_ATTR void attend_block(const kernels::AttentionTile& tile, int first, int64_t begin,
-                                        const Keys<T>& keys, float* s, float* partial) {
-  const int64_t columns = kernels::padded_head_dim(tile.head_dim);
+// Rows [first, first + R) of a tile against one partition, relative to it.
+template <int R>
+struct Block {
+  int first;
   Range ranges[R];
-  Range all{kAttentionPartition, 0};
+  Range all{kAttentionPartition, 0};  // from the first to the last visible key
+
+  Block(const kernels::AttentionTile& tile, int first_row, int64_t partition) : first(first_row) {
+    for (int r = 0; r < R; ++r) {
+      const size_t row = static_cast<size_t>(first + r);
+      ranges[r].begin = std::max<int64_t>(tile.begin[row] - partition, 0);
+      ranges[r].end = std::max(ranges[r].begin, std::min(tile.end[row] - partition, kAttentionPartition));
+      if (ranges[r].empty()) continue;
+      all.begin = std::min(all.begin, ranges[r].begin);
+      all.end = std::max(all.end, ranges[r].end);
+    }
+  }
+};
+
+// Scratch of attend_rows.
+struct Work {
+  float* s;        // [rows][kAttentionPartition]: scores, then weights
+  float* max;      // [rows], of this partition
+  float* sum;      // [rows]
+  float* partial;  // [kRowBlock][padded head_dim]
+};
+
+// Weights of a block's rows, their maxima and sums.
+template <int R, class T>
+HWY_NOINLINE HWY_ATTR void score_block(const kernels::AttentionTile& tile, const Block<R>& block, int64_t partition,
+                                       const Keys<T>& keys, const Work& work) {
   const float* q[R];
-  bool fresh = true;
+  for (int r = 0; r < R; ++r) q[r] = tile.q[static_cast<size_t>(block.first + r)];
+  float* s = work.s + block.first * kAttentionPartition;
+  const int64_t last = (block.all.end + kKeyPanel - 1) / kKeyPanel;
+  scores<R>(q, keys, tile.head_dim, block.all.begin / kKeyPanel, last, s);
   for (int r = 0; r < R; ++r) {
-    const size_t row = static_cast<size_t>(first + r);
-    q[r] = tile.q[row];
-    ranges[r].begin = std::max<int64_t>(tile.begin[row] - begin, 0);
-    ranges[r].end = std::max(ranges[r].begin, std::min(tile.end[row] - begin, kAttentionPartition));
-    fresh = fresh && tile.sum[row] == 0.0f;
-    if (ranges[r].empty()) continue;
-    all.begin = std::min(all.begin, ranges[r].begin);
-    all.end = std::max(all.end, ranges[r].end);
+    const int row = block.first + r;
+    const float* mask = tile.mask[static_cast<size_t>(row)];
+    softmax_row(s + r * kAttentionPartition, tile.scale, mask == nullptr ? nullptr : mask + partition, block.ranges[r],
+                work.max + row, work.sum + row);
   }
-  if (all.empty()) return;
-  scores<R>(q, keys, tile.head_dim, all.begin / kKeyPanel, (all.end + kKeyPanel - 1) / kKeyPanel, s);
-  float max[R];
-  float sum[R];
-  for (int r = 0; r < R; ++r) {
-    const float* mask = tile.mask[static_cast<size_t>(first + r)];
-    softmax_row(s + r * kAttentionPartition, tile.scale, mask == nullptr ? nullptr : mask + begin, ranges[r], &max[r],
-                &sum[r]);
-  }
-  float* running = tile.acc + first * columns;
-  float* target = fresh ? running : partial;  // nothing to fold with: no copy
-  weigh_ranges<R>(s, keys, ranges, columns, target);
-  fold_rows(R, tile.max + first, tile.sum + first, running, max, sum, target, columns);
 }
 
-template <class T>
-HWY_ATTR void attend_rows(const kernels::AttentionTile& tile, int64_t begin, const Keys<T>& keys, float* s,
-                          float* partial) {
+// Weighted values of a block's rows, folded into the running results.
+template <int R, class T>
+HWY_NOINLINE HWY_ATTR void weigh_block(const kernels::AttentionTile& tile, const Block<R>& block, const Keys<T>& keys,
+                                       const Work& work) {
+  const int64_t columns = kernels::padded_head_dim(tile.head_dim);
+  float* sum = tile.sum + block.first;
+  float* running = tile.acc + block.first * columns;
+  // Where nothing was folded before, the partial result is the running one: no copy.
+  const bool fresh = std::all_of(sum, sum + R, [](float value) { return value == 0.0f; });
+  float* target = fresh ? running : work.partial;
+  weigh_ranges<R>(work.s + block.first * kAttentionPartition, keys, block.ranges, columns, target);
+  fold_rows(R, tile.max + block.first, sum, running, work.max + block.first, work.sum + block.first, target, columns);
+}
+
+// Calls f(Block<R>) for each block of rows with a visible key. Blocks are even: 8 rows are 4 + 4.
+template <class F>
+HWY_INLINE void for_each_block(const kernels::AttentionTile& tile, int64_t partition, F f) {
+  const auto visit = [&](auto block) {
+    if (!block.all.empty()) f(block);
+  };
   const int blocks = (tile.rows + kRowBlock - 1) / kRowBlock;
-  for (int block = 0; block < blocks; ++block) {
-    // Even blocks: 8 rows are 4 + 4.
-    const int first = tile.rows * block / blocks;
-    switch (tile.rows * (block + 1) / blocks - first) {
+  for (int i = 0; i < blocks; ++i) {
+    const int first = tile.rows * i / blocks;
+    switch (tile.rows * (i + 1) / blocks - first) {
       case 1:
-        attend_block<1>(tile, first, begin, keys, s, partial);
+        visit(Block<1>(tile, first, partition));
         break;
       case 2:
-        attend_block<2>(tile, first, begin, keys, s, partial);
+        visit(Block<2>(tile, first, partition));
         break;
       case 3:
-        attend_block<3>(tile, first, begin, keys, s, partial);
+        visit(Block<3>(tile, first, partition));
         break;
       case 4:
-        attend_block<4>(tile, first, begin, keys, s, partial);
+        visit(Block<4>(tile, first, partition));
         break;
       case 5:
-        attend_block<5>(tile, first, begin, keys, s, partial);
+        visit(Block<5>(tile, first, partition));
         break;
       default:
-        attend_block<6>(tile, first, begin, keys, s, partial);
+        visit(Block<6>(tile, first, partition));
         break;
     }
   }
+}
+
+// Folds a partition into all rows of the tile: first all scores, then all weighted values, so that the partition's
+// keys, and after them its values, stay in the first-level cache.
+template <class T>
+HWY_ATTR void attend_rows(const kernels::AttentionTile& tile, int64_t partition, const Keys<T>& keys,
+                          const Work& work) {
+  for_each_block(tile, partition, [&](const auto& block) { score_block(tile, block, partition, keys, work); });
+  for_each_block(tile, partition, [&](const auto& block) { weigh_block(tile, block, keys, work); });
 }
 
 }  // namespace attention

@@ -17,6 +17,7 @@ namespace HWY_NAMESPACE {
 namespace attention {
 
 using kernels::AttentionTile;
+using kernels::kAttentionRows;
 using kernels::KeyPartition;
 using kernels::padded_head_dim;
 
@@ -40,6 +41,7 @@ Keys<T> typed(const KeyPartition& part) {
   for (size_t i = 0; i < kPartitionPanels; ++i) {
     keys.k[i] = reinterpret_cast<const T*>(part.k[i]);
     keys.v[i] = reinterpret_cast<const T*>(part.v[i]);
+    keys.next_k[i] = reinterpret_cast<const T*>(part.next_k[i] != nullptr ? part.next_k[i] : part.v[i]);
   }
   keys.v_stride = part.v_stride;
   return keys;
@@ -58,7 +60,7 @@ template <class T>
 void widen_values(const Keys<T>& from, int64_t head_dim, int64_t rows, float* to, Keys<float>& keys) {
   keys.v_stride = padded_head_dim(head_dim);
   for (int64_t i = 0; i < rows; ++i, to += keys.v_stride) {
-    if (i % kKeyPanel == 0) keys.v[i / kKeyPanel] = to;
+    if (i % kKeyPanel == 0) keys.v[i / kKeyPanel] = keys.next_k[i / kKeyPanel] = to;
     widen(from.v[i / kKeyPanel] + (i % kKeyPanel) * from.v_stride, head_dim, to);
     std::fill(to + head_dim, to + keys.v_stride, 0.0f);
   }
@@ -71,9 +73,12 @@ void attend_typed(const AttentionTile& tile, const KeyPartition& part, float* sc
   const int64_t visible_keys = std::min(*last - part.begin, kAttentionPartition);
   if (visible_keys <= 0) return;
   Keys<T> keys = typed<T>(part);
-  float* s = scratch;
-  float* partial = s + kRowBlock * kAttentionPartition;
-  float* wide_keys = partial + kRowBlock * padded_head_dim(head_dim);
+  Work work;
+  work.s = scratch;
+  work.max = work.s + kAttentionRows * kAttentionPartition;
+  work.sum = work.max + kAttentionRows;
+  work.partial = work.sum + kAttentionRows;
+  float* wide_keys = work.partial + kRowBlock * padded_head_dim(head_dim);
   float* wide_values = wide_keys + kAttentionPartition * head_dim;
   const bool narrow = sizeof(T) < sizeof(float);
   const bool ragged = head_dim != padded_head_dim(head_dim);
@@ -81,9 +86,9 @@ void attend_typed(const AttentionTile& tile, const KeyPartition& part, float* sc
     Keys<float> wide;
     widen_keys(keys, head_dim, (visible_keys + kKeyPanel - 1) / kKeyPanel, wide_keys, wide);
     widen_values(keys, head_dim, visible_keys, wide_values, wide);
-    attend_rows(tile, part.begin, wide, s, partial);
+    attend_rows(tile, part.begin, wide, work);
   } else {
-    attend_rows(tile, part.begin, keys, s, partial);
+    attend_rows(tile, part.begin, keys, work);
   }
 }
 
@@ -138,10 +143,10 @@ HWY_EXPORT(target_impl);
 namespace kernels {
 
 size_t attention_scratch(int64_t head_dim) {
-  // Scores and partial results of a row block, then a partition's widened keys and values.
+  // Scores, maxima and sums of all rows, partial results of a row block, a partition's widened keys and values.
   const int64_t padded = padded_head_dim(head_dim);
-  const int64_t block = kMaxRowBlock * (kAttentionPartition + padded);
-  return static_cast<size_t>(block + kAttentionPartition * (head_dim + padded));
+  const int64_t rows = kAttentionRows * (kAttentionPartition + 2) + kMaxRowBlock * padded;
+  return static_cast<size_t>(rows + kAttentionPartition * (head_dim + padded));
 }
 
 void attention_start(const AttentionTile& tile) {

@@ -36,6 +36,8 @@ struct KeyPartition {
   int64_t v_stride = 0;       // elements from one value row to the next
   std::array<const std::byte*, kPartitionPanels> k{};  // panels [head_dim][16]; unused beyond the last visible key
   std::array<const std::byte*, kPartitionPanels> v{};  // the first of the 16 value rows [head_dim] of each panel
+  // Key panels that will be read next, fetched ahead while few rows stream through this partition; null: unknown.
+  std::array<const std::byte*, kPartitionPanels> next_k{};
 };
 
 // Query rows (token, head) of one kv head, and their running results.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/kv_layout.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -39,6 +40,9 @@ HWY_INLINE HWY_ATTR VF32 load(const hwy::bfloat16_t* p) {
   return hn::PromoteTo(F32(), hn::LoadU(hn::Rebind<hwy::bfloat16_t, F32>(), p));
 }
 
+// Tiles of so few rows wait for memory rather than for arithmetic: they fetch ahead what is read next.
+constexpr bool fetches_ahead(int rows) { return rows <= 4; }
+
 // R * NV accumulators. Every index is a compile-time constant: a loop over an array would keep it in memory.
 template <int R, int NV>
 struct Tile {
@@ -52,10 +56,13 @@ struct Tile {
     write_all(c, stride, std::make_integer_sequence<int, R * NV>());
   }
 
-  // Adds a[r][i] * b[v][i * b_step] over i = 0 .. count - 1.
+  // Adds a[r][i] * b[v][i * b_step] over i = 0 .. count - 1. Where tiles fetch ahead, ahead[v][i * b_step] is what will
+  // be read in the place of b next.
   template <class T>
-  HWY_INLINE HWY_ATTR void add(const float* const (&a)[R], const T* const (&b)[NV], int64_t b_step, int64_t count) {
+  HWY_INLINE HWY_ATTR void add(const float* const (&a)[R], const T* const (&b)[NV], const T* const (&ahead)[NV],
+                               int64_t b_step, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
+      if constexpr (fetches_ahead(R)) fetch(ahead, i * b_step, std::make_integer_sequence<int, NV>());
       if constexpr (R < NV) {
         hold_rows(a, b, i, i * b_step, std::make_integer_sequence<int, R>(), std::make_integer_sequence<int, NV>());
       } else {
@@ -65,6 +72,12 @@ struct Tile {
   }
 
  private:
+  // Vectors that share a cache line are fetched once.
+  template <class T, int... J>
+  HWY_INLINE HWY_ATTR void fetch(const T* const (&ahead)[NV], int64_t at, std::integer_sequence<int, J...>) {
+    constexpr int kVectorsPerLine = kLanes * sizeof(T) >= 64 ? 1 : 2;
+    ((J % kVectorsPerLine == 0 ? hwy::Prefetch(ahead[J] + at) : void()), ...);
+  }
   // The narrower operand is held in registers, the other streams.
   template <class T, int... I, int... J>
   HWY_INLINE HWY_ATTR void hold_vectors(const float* const (&a)[R], const T* const (&b)[NV], int64_t at_a, int64_t at_b,

@@ -147,13 +147,17 @@ class FlashAttentionKvKernel final : public Kernel {
     tile.rows = static_cast<int>(rows);
     tile.head_dim = layout_.head_dim;
     tile.scale = scale_;
+    int64_t token = first / group_;
+    int64_t member = first % group_;
     for (int64_t i = 0; i < rows; ++i) {
-      const int64_t token = (first + i) / group_;
-      const int64_t head = kv_head * group_ + (first + i) % group_;
+      const int64_t head = kv_head * group_ + member;
       const size_t at = static_cast<size_t>(i);
       tile.q[at] = q.as<const float>() + (sequence.row_begin + token) * q.stride[0] + head * q.stride[1];
       tile.end[at] = sequence.past + token + 1;
       tile.begin[at] = window_ > 0 ? std::max<int64_t>(tile.end[at] - window_, 0) : 0;
+      if (++member < group_) continue;
+      member = 0;
+      ++token;
     }
     return tile;
   }
@@ -166,14 +170,18 @@ class FlashAttentionKvKernel final : public Kernel {
     return tile.sum + kAttentionRows;
   }
 
-  // Running results of a tile in the shared scratch: accumulators of all partials, then maxima, then sums.
-  void use_partials(const Call& call, AttentionTile& tile, int64_t index) const {
+  // Partial results in the shared scratch from `index` on: accumulators of all partials, then maxima, then sums.
+  struct Partials {
+    float* acc;
+    float* max;
+    float* sum;
+  };
+  Partials partials_at(const Call& call, int64_t index) const {
     int64_t total = 0;
     for (const SequenceStep& sequence : call.sequences) total += partials_of(sequence);
     float* base = reinterpret_cast<float*>(call.scratch);
-    tile.acc = base + index * columns_;
-    tile.max = base + total * columns_ + index;
-    tile.sum = tile.max + total;
+    float* max = base + total * columns_ + index;
+    return {base + index * columns_, max, max + total};
   }
 
   KeyPartition make_partition(const SequenceStep& sequence, int64_t kv_head, int64_t partition) const {
@@ -182,13 +190,14 @@ class FlashAttentionKvKernel final : public Kernel {
     keys.dtype = layout_.dtype;
     keys.v_stride = layout_.head_dim;
     const int64_t end = std::min(sequence.past + sequence.rows - keys.begin, kAttentionPartition);
-    for (int64_t at = 0; at < end; at += kKeyPanel) {
-      const int64_t position = keys.begin + at;
-      const int64_t inside = position % layout_.block_tokens;
-      const std::byte* slot = sequence.slot(layout_, position / layout_.block_tokens, slot_);
-      const size_t panel = static_cast<size_t>(at / kKeyPanel);
-      keys.k[panel] = slot + layout_.k_panel(kv_head, inside / kKeyPanel);
-      keys.v[panel] = slot + layout_.v_row(kv_head, inside);
+    int64_t block = keys.begin / layout_.block_tokens;
+    for (int64_t at = 0; at < end; ++block) {
+      const std::byte* slot = sequence.slot(layout_, block, slot_);
+      for (int64_t inside = 0; inside < layout_.block_tokens && at < end; inside += kKeyPanel, at += kKeyPanel) {
+        const size_t panel = static_cast<size_t>(at / kKeyPanel);
+        keys.k[panel] = slot + layout_.k_panel(kv_head, inside / kKeyPanel);
+        keys.v[panel] = slot + layout_.v_row(kv_head, inside);
+      }
     }
     return keys;
   }
@@ -218,13 +227,23 @@ class FlashAttentionKvKernel final : public Kernel {
     const PartitionRange partitions = partitions_of(sequence);
     const int64_t kv_head = unit / partitions.count();
     const int64_t partition = unit % partitions.count();
-    const KeyPartition keys = make_partition(sequence, kv_head, partitions.first + partition);
+    KeyPartition keys = make_partition(sequence, kv_head, partitions.first + partition);
+    if (partition + 1 < partitions.count()) {
+      keys.next_k = make_partition(sequence, kv_head, partitions.first + partition + 1).k;
+    } else if (kv_head + 1 < layout_.kv_heads) {
+      keys.next_k = make_partition(sequence, kv_head + 1, partitions.first).k;
+    }
     const int64_t rows = sequence.rows * group_;
     for (int64_t first = 0; first < rows; first += kAttentionRows) {
       AttentionTile tile = make_tile(call, sequence, kv_head, first, std::min<int64_t>(kAttentionRows, rows - first));
       float* scratch = use_running(tile, running);
       const bool direct = partitions.count() == 1;
-      if (!direct) use_partials(call, tile, partial_index(sequence, first_partial, kv_head, partition) + first);
+      if (!direct) {
+        const Partials partials = partials_at(call, partial_index(sequence, first_partial, kv_head, partition) + first);
+        tile.acc = partials.acc;
+        tile.max = partials.max;
+        tile.sum = partials.sum;
+      }
       kernels::attention_start(tile);
       kernels::attend(tile, keys, scratch);
       if (direct) finish(call, sequence, kv_head, first, tile);
@@ -243,9 +262,8 @@ class FlashAttentionKvKernel final : public Kernel {
       use_running(tile, running);
       kernels::attention_start(tile);
       for (int64_t partition = 0; partition < partitions; ++partition) {
-        AttentionTile partial;
-        use_partials(call, partial, partial_index(sequence, first_partial, kv_head, partition) + first);
-        kernels::attention_fold(tile, partial.max, partial.sum, partial.acc);
+        const Partials partials = partials_at(call, partial_index(sequence, first_partial, kv_head, partition) + first);
+        kernels::attention_fold(tile, partials.max, partials.sum, partials.acc);
       }
       finish(call, sequence, kv_head, first, tile);
     }
