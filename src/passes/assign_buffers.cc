@@ -144,11 +144,10 @@ Bindings parse_bindings(std::string_view text) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const size_t equals = item.find('=');
+    const std::string_view digits = equals == std::string_view::npos ? "" : item.substr(equals + 1);
     int64_t value = 0;
-    const char* end = item.data() + item.size();
-    const bool good = equals != std::string_view::npos && equals > 0 &&
-                      std::from_chars(item.data() + equals + 1, end, value).ptr == end && equals + 1 < item.size() &&
-                      value >= 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool good = equals > 0 && error == std::errc() && end == digits.data() + digits.size() && value >= 0;
     require(good, Code::kInvalidArgument, "[plan-memory] '", item, "' is not SYMBOL=SIZE, as in T=64,L=8");
     bindings.insert_or_assign(std::string(item.substr(0, equals)), value);
   }
