@@ -167,7 +167,7 @@ def write_gguf(model: Any, path: Path, kind: str = "F32") -> Path:
     writer.add_vocab_size(config.vocab_size)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"t{i}" for i in range(config.vocab_size)])
+    writer.add_token_list(["t", "0", "t0", *(f"t{i}" for i in range(3, config.vocab_size))])
     writer.add_token_types([1] * config.vocab_size)
     writer.add_token_merges(["t 0"])
     writer.add_eos_token_id(1)
