@@ -44,26 +44,37 @@ bool Lexer::at_end() {
   return at_ == text_.size();
 }
 
+// What is not taken leaves the blanks before it, and so the line that messages name, alone.
 bool Lexer::take(char c) {
+  const Lexer before = *this;
   skip_blanks();
-  if (at_ >= text_.size() || text_[at_] != c) return false;
-  ++at_;
-  return true;
+  if (at_ < text_.size() && text_[at_] == c) {
+    ++at_;
+    return true;
+  }
+  *this = before;
+  return false;
 }
 
 void Lexer::expect(char c) {
   if (take(c)) return;
+  skip_blanks();
   const std::string found = at_ < text_.size() ? quoted(text_.substr(at_, 1)) : "the end";
   fail(std::string("expected '") + c + "', found " + found);
 }
 
 bool Lexer::take_word(std::string_view expected) {
+  const Lexer before = *this;
   skip_blanks();
-  if (text_.substr(at_, expected.size()) != expected) return false;
   const size_t end = at_ + expected.size();
-  if (end < text_.size() && is_name_char(text_[end])) return false;
-  at_ = end;
-  return true;
+  const bool found =
+      text_.substr(at_, expected.size()) == expected && !(end < text_.size() && is_name_char(text_[end]));
+  if (found) {
+    at_ = end;
+  } else {
+    *this = before;
+  }
+  return found;
 }
 
 std::string_view Lexer::word() {

@@ -50,6 +50,7 @@ class GraphParser {
     std::vector<std::pair<std::string, Type>> inputs = parse_inputs();
     lexer_.expect('{');
     while (lexer_.take_word("symbols")) parse_symbols();
+    symbols_known_ = true;
     for (auto& [name, type] : inputs) {
       type.shape = ranged(type.shape);
       define("%", name, graph_->add_input(name, type));
@@ -109,7 +110,7 @@ class GraphParser {
       shape.push_back(Dim::parse(lexer_.dim_text()));
     } while (lexer_.take(','));
     lexer_.expect(']');
-    return ranged(shape);
+    return symbols_known_ ? ranged(shape) : shape;
   }
 
   Type parse_type() {
@@ -332,6 +333,7 @@ class GraphParser {
   text::Lexer lexer_;
   std::unique_ptr<Graph> graph_;
   std::map<std::string, Dim, std::less<>> symbols_;
+  bool symbols_known_ = false;  // their declarations are behind us
   std::map<std::string, Value*, std::less<>> values_;
 };
 
