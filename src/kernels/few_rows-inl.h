@@ -31,7 +31,10 @@ HWY_INLINE HWY_ATTR void prefetch_ahead(const std::byte* p) {
   for (size_t i = 0; i < kBytes; i += 64) hwy::Prefetch(p + kPrefetchBytes + i);
 }
 
-// Streams whose accumulators stay in registers beside R rows. More rows need fewer: they do more with each weight.
+// Rows taken at once: those whose sums, with those of two streams, stay in registers.
+constexpr int kRowGroup = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+
+// Streams whose sums stay in registers beside R rows. More rows need fewer: they do more with each weight.
 template <int R>
 constexpr int streams_in_registers() {
   constexpr int kRegisters = HWY_TARGET <= HWY_AVX3 || kPanelVectors > 2 ? 16 : 8;
@@ -39,9 +42,19 @@ constexpr int streams_in_registers() {
   return kStreams >= 4 && R <= 2 ? 4 : kStreams >= 2 ? 2 : 1;
 }
 
+// Makes the compiler forget what it loaded through p: activations that it keeps in registers from one stream to the
+// next would push the sums out.
+template <class T>
+HWY_INLINE void forget(const T*& p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  asm volatile("" : "+r"(p));
+#endif
+}
+
 // R rows x S streams, exact. Format gives the weights as f32:
-//   kTerms terms in kBytes bytes of a panel, in kSteps steps of kStepTerms terms,
-//   Scales scales(p, v), and weight<I>(p, scales, step, v): term I of a step, vector v of the panel.
+//   kTerms terms in kBytes bytes of a panel, in kParts parts of kSteps steps of kStepTerms terms each,
+//   Scales scales(p, v), and weight<part * kStepTerms + i>(p, scales, step, v): term i of a step, vector v of the
+//   panel.
 template <class Format, int R, int S>
 struct FewRows {
   static constexpr int V = kPanelVectors;
@@ -63,17 +76,24 @@ struct FewRows {
   HWY_INLINE HWY_ATTR void add_rows(TileVec w, int64_t k, std::integer_sequence<int, I...>) {
     ((acc[(s * R + I) * V + v] = hn::MulAdd(w, hn::Set(TileTag(), x[I][k]), acc[(s * R + I) * V + v])), ...);
   }
-  template <int s, int v, int... I>
+  template <int s, int v, int part, int... I>
   HWY_INLINE HWY_ATTR void add_terms(const typename Format::Scales& scales, int step, int64_t k,
                                      std::integer_sequence<int, I...>) {
-    (add_rows<s, v>(Format::template weight<I>(p[s], scales, step, v), k + I, EachRow()), ...);
+    constexpr int kFirst = part * Format::kStepTerms;
+    (add_rows<s, v>(Format::template weight<kFirst + I>(p[s], scales, step, v), k + I, EachRow()), ...);
+  }
+  template <int s, int v, int part>
+  HWY_INLINE HWY_ATTR void add_part(const typename Format::Scales& scales, int64_t k) {
+    k += part * Format::kSteps * Format::kStepTerms;
+    for (int step = 0; step < Format::kSteps; ++step, k += Format::kStepTerms) {
+      add_terms<s, v, part>(scales, step, k, EachTerm());
+    }
   }
   template <int s, int v>
   HWY_INLINE HWY_ATTR void add_vector(int64_t k) {
     const auto scales = Format::scales(p[s], v);
-    for (int step = 0; step < Format::kSteps; ++step) {
-      add_terms<s, v>(scales, step, k + step * Format::kStepTerms, EachTerm());
-    }
+    add_part<s, v, 0>(scales, k);
+    if constexpr (Format::kParts == 2) add_part<s, v, 1>(scales, k);
   }
   template <int s, int... I>
   HWY_INLINE HWY_ATTR void add_stream(int64_t k, std::integer_sequence<int, I...>) {
@@ -145,6 +165,10 @@ struct FewRowsInt8 {
     ((acc[I] = hn::Zero(TileTag())), ...);
   }
   template <int... I>
+  HWY_INLINE HWY_ATTR void forget_rows(std::integer_sequence<int, I...>) {
+    (forget(x[I]), ...);
+  }
+  template <int... I>
   HWY_INLINE HWY_ATTR void start(int64_t block, std::integer_sequence<int, I...>) {
     ((dot[I] = Dot::start(init(sums[I][block]))), ...);
   }
@@ -174,6 +198,7 @@ struct FewRowsInt8 {
   }
   template <int s, int v>
   HWY_INLINE HWY_ATTR void add_vector(int64_t block) {
+    if constexpr (R > 1 || V > 1) forget_rows(EachRow());
     start(block, EachRow());
     steps<s, v>(block, EachGroup());
     finish<s, v>(block, EachRow());
@@ -214,7 +239,7 @@ struct FewRowsInt8 {
   }
 };
 
-// Loops of FewRowsArgs over groups of at most 4 rows and of as many streams as registers hold.
+// Loops of FewRowsArgs over groups of rows and of as many streams as registers hold.
 template <template <class, int, int> class Kernel, class Format, int R, int S>
 HWY_NOINLINE HWY_ATTR void few_rows_tile(const FewRowsArgs& args, int stream, int row) {
   Kernel<Format, R, S> kernel;
@@ -238,20 +263,20 @@ HWY_INLINE HWY_ATTR void few_rows_streams(const FewRowsArgs& args, int row) {
 
 template <template <class, int, int> class Kernel, class Format>
 HWY_INLINE HWY_ATTR void few_rows_loop(const FewRowsArgs& args) {
-  for (int row = 0; row < args.rows; row += 4) {
-    switch (args.rows - row) {
-      case 1:
-        few_rows_streams<Kernel, Format, 1>(args, row);
-        break;
-      case 2:
-        few_rows_streams<Kernel, Format, 2>(args, row);
-        break;
-      case 3:
-        few_rows_streams<Kernel, Format, 3>(args, row);
-        break;
-      default:
-        few_rows_streams<Kernel, Format, 4>(args, row);
-    }
+  int row = 0;
+  if constexpr (kRowGroup == 8) {
+    for (; row + 8 <= args.rows; row += 8) few_rows_streams<Kernel, Format, 8>(args, row);
+  }
+  for (; row + 4 <= args.rows; row += 4) few_rows_streams<Kernel, Format, 4>(args, row);
+  switch (args.rows - row) {
+    case 1:
+      return few_rows_streams<Kernel, Format, 1>(args, row);
+    case 2:
+      return few_rows_streams<Kernel, Format, 2>(args, row);
+    case 3:
+      return few_rows_streams<Kernel, Format, 3>(args, row);
+    default:
+      return;
   }
 }
 

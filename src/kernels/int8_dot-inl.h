@@ -91,6 +91,13 @@ HWY_INLINE HWY_ATTR Sums add_pairs(V16 v) {
 HWY_INLINE HWY_ATTR Bytes apply_sign(Bytes x, Bytes w) { return Bytes{_mm256_sign_epi8(x.raw, w.raw)}; }
 #endif
 
+// The compiler may not reorder a chain of sums: it would multiply all pairs first and run out of registers.
+template <class V>
+HWY_INLINE HWY_ATTR V pinned(V v) {
+  asm("" : "+v"(v.raw));
+  return v;
+}
+
 // Eight pair sums of at most 2 * 15 * 127 = 3810 stay below 2^15 (30,480), so a block needs one widening.
 struct SmallWeightDot {
   static constexpr int32_t kOffset = 0;
@@ -98,7 +105,7 @@ struct SmallWeightDot {
   using Weight = Bytes;
   static HWY_INLINE HWY_ATTR Weight prepare(Bytes w) { return w; }
   static HWY_INLINE HWY_ATTR Acc start(int32_t /*init*/) { return hn::Zero(hn::Repartition<int16_t, TileTag>()); }
-  static HWY_INLINE HWY_ATTR Acc step(Acc acc, Weight w, Bytes x) { return hn::Add(acc, multiply_pairs(w, x)); }
+  static HWY_INLINE HWY_ATTR Acc step(Acc acc, Weight w, Bytes x) { return pinned(hn::Add(acc, multiply_pairs(w, x))); }
   static HWY_INLINE HWY_ATTR Sums finish(Acc acc, int32_t init) {
     return hn::Add(add_pairs(acc), hn::Set(SumsTag(), init));
   }
@@ -117,7 +124,7 @@ struct ByteDot {
   }
   static HWY_INLINE HWY_ATTR Acc start(int32_t init) { return hn::Set(SumsTag(), init); }
   static HWY_INLINE HWY_ATTR Acc step(Acc acc, Weight w, Bytes x) {
-    return hn::Add(acc, add_pairs(multiply_pairs(w.magnitude, apply_sign(x, w.value))));
+    return pinned(hn::Add(acc, add_pairs(multiply_pairs(w.magnitude, apply_sign(x, w.value)))));
   }
   static HWY_INLINE HWY_ATTR Sums finish(Acc acc, int32_t /*init*/) { return acc; }
 };

@@ -24,7 +24,7 @@ namespace atb {
 constexpr int64_t kPanelLanes = 16;  // output features of a panel
 constexpr int64_t kBlockTerms = 32;  // terms of a block that share a scale, in weights and quantized activations
 constexpr int kMaxStreams = 4;       // panels that a few-rows kernel reads at once
-constexpr int kMaxFewRows = 8;       // rows that a few-rows kernel takes at once
+constexpr int kMaxFewRows = 16;      // rows up to which weights are read straight from panels
 
 // Rows quantized to int8, each block of 32 with its own scale.
 struct QuantizedRows {

@@ -22,6 +22,7 @@ namespace {
 struct BF16 {
   static constexpr bool kIsF32 = false;
   static constexpr int kTerms = 2;
+  static constexpr int kParts = 1;
   static constexpr int kSteps = 1;
   static constexpr int kStepTerms = 2;
   static constexpr size_t kBytes = 4 * kTileLanes;

@@ -21,6 +21,7 @@ namespace {
 struct F32 {
   static constexpr bool kIsF32 = true;
   static constexpr int kTerms = 1;
+  static constexpr int kParts = 1;
   static constexpr int kSteps = 1;
   static constexpr int kStepTerms = 1;
   static constexpr size_t kBytes = 4 * kTileLanes;

@@ -36,18 +36,21 @@ HWY_INLINE HWY_ATTR Bytes load_group(const std::byte* p, int group, int v) {
 // Terms as f32: [panel][terms][16].
 template <class Format>
 struct ExactUnpacker {
-  template <int... I>
-  static HWY_INLINE HWY_ATTR void step(const std::byte* p, const typename Format::Scales& scales, int at, int v,
-                                       float* out, std::integer_sequence<int, I...>) {
-    (hn::StoreU(Format::template weight<I>(p, scales, at, v), TileTag(), out + I * kPanelLanes), ...);
+  template <int part, int... I>
+  static HWY_INLINE HWY_ATTR void steps(const std::byte* p, const typename Format::Scales& scales, int v, float* out,
+                                        std::integer_sequence<int, I...>) {
+    constexpr int kFirst = part * Format::kStepTerms;
+    out += kFirst * Format::kSteps * kPanelLanes;
+    for (int step = 0; step < Format::kSteps; ++step, out += Format::kStepTerms * kPanelLanes) {
+      (hn::StoreU(Format::template weight<kFirst + I>(p, scales, step, v), TileTag(), out + I * kPanelLanes), ...);
+    }
   }
   static HWY_INLINE HWY_ATTR void chunk(const std::byte* p, float* out) {
     for (int v = 0; v < kPanelVectors; ++v, out += kVectorLanes) {
       const auto scales = Format::scales(p, v);
-      for (int s = 0; s < Format::kSteps; ++s) {
-        step(p, scales, s, v, out + s * Format::kStepTerms * kPanelLanes,
-             std::make_integer_sequence<int, Format::kStepTerms>());
-      }
+      using EachTerm = std::make_integer_sequence<int, Format::kStepTerms>;
+      steps<0>(p, scales, v, out, EachTerm());
+      if constexpr (Format::kParts == 2) steps<1>(p, scales, v, out, EachTerm());
     }
   }
   static HWY_ATTR void run(const std::byte* const* panels, int count, int64_t first, int64_t terms, std::byte* out) {

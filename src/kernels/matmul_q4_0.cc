@@ -21,7 +21,8 @@ namespace {
 struct Q4_0 {
   static constexpr bool kIsF32 = false;
   static constexpr int kTerms = 32;
-  static constexpr int kSteps = 8;
+  static constexpr int kParts = 2;  // low nibbles, then high ones
+  static constexpr int kSteps = 4;
   static constexpr int kStepTerms = 4;
   static constexpr size_t kHeader = 2 * kTileLanes;
   static constexpr size_t kBytes = kHeader + 16 * kTileLanes;

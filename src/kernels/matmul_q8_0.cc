@@ -21,6 +21,7 @@ namespace {
 struct Q8_0 {
   static constexpr bool kIsF32 = false;
   static constexpr int kTerms = 32;
+  static constexpr int kParts = 1;
   static constexpr int kSteps = 8;
   static constexpr int kStepTerms = 4;
   static constexpr size_t kHeader = 2 * kTileLanes;

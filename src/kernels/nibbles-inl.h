@@ -27,12 +27,18 @@ HWY_INLINE HWY_ATTR Bytes load_nibbles(const std::byte* p, int v) {
   return hn::And(low, hn::Set(BytesTag(), 0x0f));
 }
 
-// Term 4 step + I as f32, 0 to 15.
+// Term 4 step + I (I < 4), or 16 + 4 step + I - 4, as f32: 0 to 15.
 template <int I>
 HWY_INLINE HWY_ATTR TileVec nibble_as_f32(const std::byte* p, int step, int v) {
-  const Sums group = hn::BitCast(SumsTag(), load_group(p, step % 4, v));
-  const Sums shifted = hn::ShiftRightSame(group, 8 * I + (step < 4 ? 0 : 4));
+  constexpr int kShift = 8 * (I % 4) + 4 * (I / 4);
+  const Sums shifted = hn::ShiftRight<kShift>(hn::BitCast(SumsTag(), load_group(p, step, v)));
+#if HWY_TARGET <= HWY_AVX3
+  // A permute reads only the low four bits of an index: mask and conversion in one.
+  const __m512 values = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return TileVec{_mm512_permutexvar_ps(shifted.raw, values)};
+#else
   return hn::ConvertTo(TileTag(), hn::And(shifted, hn::Set(SumsTag(), 0x0f)));
+#endif
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
