@@ -71,6 +71,8 @@ Json read_json_file(const std::filesystem::path& path, const char* where, bool a
     return Json::parse(text, check);
   } catch (const Json::parse_error& error) {
     throw_error(Code::kDataLoss, where, " ", path.string(), ": not valid JSON at byte ", error.byte);
+  } catch (const Json::out_of_range&) {
+    throw_error(Code::kDataLoss, where, " ", path.string(), ": holds a number beyond the range of 64-bit floats");
   }
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// embedding and gather_rows: every stored form of the table, row maps, and indices outside.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ops/kernel_harness.h"
+
+namespace atb::testing {
+namespace {
+
+constexpr int64_t kRows = 11;
+constexpr int64_t kWidth = 64;
+
+Operand table(const Encoding* encoding) { return weight({kRows, kWidth}, random_values(kRows * kWidth, 7), encoding); }
+
+// Decoding is exact, so the kernel's rows are the oracle's.
+void expect_exact(const Operand& handle) {
+  const OpRun run = run_op({.op = "embedding", .inputs = {integers({2, 3}, {10, 0, 3, 3, 9, 1}), handle}});
+  ASSERT_EQ(run.kernel.size(), 1u);
+  EXPECT_EQ(run.kernel[0].shape, (std::vector<int64_t>{2, 3, kWidth}));
+  EXPECT_TRUE(same_bits(run.kernel[0], run.f32[0])) << run.variant;
+}
+
+TEST(Embedding, EveryEncoding) {
+  expect_exact(table(nullptr));
+  for (const Encoding* encoding : encodings()) {
+    if (encoding->encode != nullptr && kWidth % encoding->block_elems == 0) expect_exact(table(encoding));
+  }
+}
+
+TEST(Embedding, HalfTables) {
+  const std::vector<float> values = random_values(kRows * kWidth, 9);
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    std::vector<std::byte> bytes(values.size() * 2);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint16_t bits = dtype == DType::kF16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
+      std::memcpy(bytes.data() + 2 * i, &bits, 2);
+    }
+    const Operand handle = constant(
+        Constant::from_storage("table", dtype, nullptr, {kRows, kWidth}, storage_from_bytes(std::move(bytes)), 0));
+    const OpRun run = run_op({.op = "embedding", .inputs = {integers({1}, {4}), handle}});
+    EXPECT_TRUE(run.kernel.empty());  // no kernel writes halves
+    EXPECT_EQ(run.f32[0].dtype, dtype);
+    EXPECT_EQ(run.f32[0].f[5], handle.constant->to_f32()[4 * kWidth + 5]);
+  }
+}
+
+TEST(Embedding, PermutedAndConcatenatedTables) {
+  const ConstantRef plain = table(nullptr).constant;
+  std::vector<int32_t> reversed;
+  for (int32_t i = static_cast<int32_t>(kRows); i-- > 0;) reversed.push_back(i);
+  const ConstantRef both = Constant::concat_rows("both", {Constant::permute_rows(plain, reversed), plain});
+  expect_exact(constant(both));
+  const OpRun run = run_op({.op = "embedding", .inputs = {integers({2}, {0, 21}), constant(both)}});
+  const std::vector<float> last(run.kernel[0].f.begin(), run.kernel[0].f.begin() + kWidth);
+  const std::vector<float> again(run.kernel[0].f.begin() + kWidth, run.kernel[0].f.end());
+  EXPECT_EQ(last, again);
+}
+
+TEST(Embedding, IdsOutsideNeverReadOutside) {
+  const OpCase test{.op = "embedding",
+                    .inputs = {integers({4}, {-1, kRows, 2147483647, 0}), table(nullptr)},
+                    .with_reference = false};
+  const OpRun run = run_op(test);
+  EXPECT_EQ(std::count(run.kernel[0].f.begin(), run.kernel[0].f.begin() + 3 * kWidth, 0.0f), 3 * kWidth);
+  OpCase reference = test;
+  reference.with_reference = true;
+  EXPECT_THROW(run_op(reference), Error);
+}
+
+TEST(Embedding, NoIds) {
+  const OpRun run = run_op({.op = "embedding", .inputs = {integers({0}, {}), table(nullptr)}});
+  EXPECT_EQ(run.kernel[0].shape, (std::vector<int64_t>{0, kWidth}));
+}
+
+TEST(Embedding, AbsentTablesAreRefusedWhenTheKernelIsMade) {
+  const Operand handle = constant(Constant::absent("table", DType::kF32, nullptr, {4, 4}));
+  EXPECT_THROW(run_op({.op = "embedding", .inputs = {integers({1}, {0}), handle}, .with_reference = false}), Error);
+}
+
+TEST(GatherRows, PicksRows) {
+  const Operand x = activation({3, 2}, {0, 1, 10, 11, 20, 21});
+  const OpRun run = run_op({.op = "gather_rows", .inputs = {x, integers({4}, {2, 0, 2, 1})}});
+  EXPECT_EQ(run.kernel[0].f, (std::vector<float>{20, 21, 0, 1, 20, 21, 10, 11}));
+  EXPECT_TRUE(same_bits(run.kernel[0], run.f32[0]));
+  EXPECT_TRUE(run_op({.op = "gather_rows", .inputs = {x, integers({0}, {})}}).kernel[0].f.empty());
+  EXPECT_THROW(run_op({.op = "gather_rows", .inputs = {x, integers({1}, {3})}}), Error);
+}
+
+}  // namespace
+}  // namespace atb::testing
