@@ -74,6 +74,7 @@ TEST(Encoding, EncodesByteForByteAsTheGgufPackage) {
 
 TEST(Encoding, ZeroTinyAndHugeBlocksStayFinite) {
   for (const Encoding* encoding : encodings()) {
+    if (encoding->block_elems == 1) continue;  // no block scale: rounds and overflows as IEEE 754 says
     for (const float value : {0.0f, 1e-30f}) {
       for (const float decoded : round_trip(*encoding, std::vector<float>(32, value))) {
         EXPECT_EQ(decoded, 0.0f) << encoding->name << " of " << value;
