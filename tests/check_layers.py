@@ -13,6 +13,8 @@ from house.files import ROOT, main
 KERNEL_USERS = {"kernels", "ops", "devices", "api"}
 # Folders that are no layer of CMakeLists.txt: the extension module sees all layers and the public headers.
 SEES_ALL = "bindings"
+# Layers whose interfaces an application sees.
+PUBLIC = {"atb", "api", "core", "devices"}
 # Third-party headers whose own documentation spells them with quotes.
 FOREIGN = {"hwy"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
@@ -42,8 +44,8 @@ def check(name: str, lines: list[str]) -> Iterator[str]:
     if parts[0] == "src" and layer not in allowed_layers():
         yield f"{name}: src/{layer} is no layer of CMakeLists.txt ({', '.join(allowed_layers())})"
         return
-    # Public headers stand alone: an application sees nothing of src/.
-    allowed = {"atb"} if parts[0] == "include" else allowed_layers()[layer] | FOREIGN
+    # Public headers gather what applications use, from the top layer and what its interfaces mention.
+    allowed = PUBLIC if parts[0] == "include" else allowed_layers()[layer] | FOREIGN
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if match and match[1].split("/")[0] not in allowed:

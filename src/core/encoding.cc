@@ -130,8 +130,8 @@ void encode_q4_1(const float* src, int64_t blocks, std::byte* dst) {
   }
 }
 
-// --- f16, bf16: f32 values stored as halves, blocks of one. For tables that seed f32 activations (embeddings); matrices
-// in halves are plain constants of dtype f16 or bf16.
+// --- f16, bf16: f32 values stored as halves, blocks of one. For tables that seed f32 activations (embeddings);
+// matrices in halves are plain constants of dtype f16 or bf16.
 template <float (*ToF32)(uint16_t)>
 void decode_half(const std::byte* src, int64_t blocks, float* dst) {
   for (int64_t i = 0; i < blocks; ++i) {
