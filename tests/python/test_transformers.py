@@ -106,7 +106,7 @@ def greedy(smollm2_directory: Path) -> list[Greedy]:
             with torch.no_grad():
                 step = model(new, cache=cache, use_cache=True)
             best, second = step.logits[0, -1].topk(2).values.tolist()
-            new, cache = step.logits[:, -1].argmax(-1, keepdim=True), step.past_key_values
+            new, cache = step.logits[:, -1].argmax(-1, keepdim=True), step.cache
             result.margins.append(best - second)
             if best - second < TIE:
                 break
