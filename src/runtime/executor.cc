@@ -41,26 +41,31 @@ void Executor::reserve_scratch(const Program& program, Frame& frame) {
   for (size_t i = 0; i < frame.items.size(); ++i) frame.items[i].call.scratch = scratch_.data() + offset[i];
 }
 
-// Phase p of all nodes of a stage forms one group; the next group starts after a barrier.
+void Executor::add_task(const Kernel& kernel, const Call& call, int item, int phase) {
+  const int64_t units = phase < kernel.phases() ? kernel.units(call, phase) : 0;
+  if (units == 0) return;
+  const bool whole = kernel.wants_whole_range(call, phase);
+  const int64_t chunk = whole ? 0 : std::max<int64_t>(1, units / (team_.size() * kChunksPerWorker));
+  bool last = true;
+  for (int later = phase + 1; later < kernel.phases(); ++later) last = last && kernel.units(call, later) == 0;
+  tasks_.push_back({item, phase, units, chunk, last});
+}
+
+// Phase p of all nodes of a stage forms one group; the next group starts after a barrier. Phases without units are left
+// out, and their barriers with them.
 void Executor::list_tasks(const Program& program, const Frame& frame) {
   tasks_.clear();
   groups_.clear();
-  const int64_t workers = team_.size();
   for (const std::vector<int>& stage : program.stages()) {
     int phases = 0;
     for (int index : stage) phases = std::max(phases, program.items()[static_cast<size_t>(index)].kernel->phases());
     for (int phase = 0; phase < phases; ++phase) {
       const size_t begin = tasks_.size();
       for (int index : stage) {
-        const Kernel& kernel = *program.items()[static_cast<size_t>(index)].kernel;
-        const Call& call = frame.items[static_cast<size_t>(index)].call;
-        if (phase >= kernel.phases()) continue;
-        const int64_t units = kernel.units(call, phase);
-        const bool whole = kernel.wants_whole_range(call, phase);
-        const int64_t chunk = whole ? 0 : std::max<int64_t>(1, units / (workers * kChunksPerWorker));
-        tasks_.push_back({index, phase, units, chunk, phase == 0, phase == kernel.phases() - 1});
+        const size_t i = static_cast<size_t>(index);
+        add_task(*program.items()[i].kernel, frame.items[i].call, index, phase);
       }
-      groups_.emplace_back(begin, tasks_.size());
+      if (begin < tasks_.size()) groups_.emplace_back(begin, tasks_.size());
     }
   }
   if (num_cursors_ < tasks_.size()) {
@@ -102,12 +107,11 @@ void Executor::run_task(const Kernel& kernel, const Call& call, const Task& task
 
 void Executor::work(const Program& program, const Frame& frame, int worker, Trace* trace) {
   const bool traced = trace != nullptr && worker == 0;
-  int64_t node_begin = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const auto [begin, end] = groups_[g];
-    if (traced && tasks_[begin].first) node_begin = Trace::now_ns();
     for (size_t t = begin; t < end; ++t) {
       const size_t index = static_cast<size_t>(tasks_[t].item);
+      if (traced && begin_ns_[index] == 0) begin_ns_[index] = Trace::now_ns();
       run_task(*program.items()[index].kernel, frame.items[index].call, tasks_[t], cursors_[t], worker);
     }
     if (g + 1 < groups_.size()) team_.barrier();
@@ -116,7 +120,8 @@ void Executor::work(const Program& program, const Frame& frame, int worker, Trac
       if (!tasks_[t].last) continue;
       const size_t index = static_cast<size_t>(tasks_[t].item);
       const std::vector<TensorView>& outputs = frame.items[index].outputs;
-      trace->record(labels_[index], node_begin, Trace::now_ns(), worker, outputs.empty() ? -1 : outputs[0].rows());
+      trace->record(labels_[index], begin_ns_[index], Trace::now_ns(), worker,
+                    outputs.empty() ? -1 : outputs[0].rows());
     }
   }
 }
@@ -124,6 +129,7 @@ void Executor::work(const Program& program, const Frame& frame, int worker, Trac
 // Names each node and the code that will run for it in this step.
 void Executor::label_items(const Program& program, const Frame& frame, Trace& trace) {
   labels_.clear();
+  begin_ns_.assign(program.items().size(), 0);
   for (size_t i = 0; i < program.items().size(); ++i) {
     const Program::Item& item = program.items()[i];
     labels_.push_back(trace.intern({.name = item.node->name(),

@@ -33,8 +33,8 @@ class Executor {
     int item;
     int phase;
     int64_t units;
-    int64_t chunk;     // units taken at a time; 0: each worker takes one fixed part
-    bool first, last;  // phase of its node
+    int64_t chunk;  // units taken at a time; 0: each worker takes one fixed part
+    bool last;      // no later phase of its node has units
   };
   // Next unclaimed unit of a task, alone on its cache line.
   struct alignas(64) Cursor {
@@ -43,6 +43,7 @@ class Executor {
 
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
   void reserve_scratch(const Program& program, Frame& frame);
+  void add_task(const Kernel& kernel, const Call& call, int item, int phase);
   void list_tasks(const Program& program, const Frame& frame);
   void label_items(const Program& program, const Frame& frame, Trace& trace);
   void work(const Program& program, const Frame& frame, int worker, Trace* trace);
@@ -56,6 +57,7 @@ class Executor {
   AlignedBuffer scratch_;                      // shared by the phases of a stage's nodes
   std::vector<AlignedBuffer> worker_scratch_;  // one a worker
   std::vector<uint32_t> labels_;               // trace labels by item, while tracing
+  std::vector<int64_t> begin_ns_;              // when worker 0 came to an item, while tracing
   std::atomic<bool> fault_{false};
 };
 
