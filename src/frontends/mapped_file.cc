@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -74,6 +75,11 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
 
 StorageRef MappedFile::storage() const {
   return std::make_shared<const Storage>(Storage{bytes_, shared_from_this(), drop_pages});
+}
+
+bool file_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
 
 std::string read_text_file(const std::filesystem::path& path, const char* where, size_t max_bytes) {

@@ -33,6 +33,9 @@ class MappedFile : public std::enable_shared_from_this<MappedFile> {
   std::span<const std::byte> bytes_;
 };
 
+// False also where the question cannot be answered (no permission, a name that is too long); never throws.
+bool file_exists(const std::filesystem::path& path);
+
 // The whole of a small text file (JSON next to the weights). kNotFound / kInvalidArgument as above; kDataLoss above
 // `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, const char* where, size_t max_bytes);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "frontends/json_file.h"
+#include "frontends/mapped_file.h"
 #include "frontends/safetensors.h"
 
 namespace atb {
@@ -75,7 +76,7 @@ Safetensors read_shards(const fs::path& directory) {
   std::map<std::string, Safetensors> shards;
   for (const auto& [tensor, file] : shard_of) {
     if (shards.contains(file)) continue;
-    require(fs::exists(directory / file), Code::kNotFound, kWhere, " ", directory.string(), ": shard ", file,
+    require(file_exists(directory / file), Code::kNotFound, kWhere, " ", directory.string(), ": shard ", file,
             " is missing; the index places tensor ", tensor, " in it; download the model again");
     shards.emplace(file, read_safetensors(directory / file));
   }
@@ -99,10 +100,10 @@ Safetensors read_shards(const fs::path& directory) {
 }  // namespace
 
 Safetensors read_safetensors_directory(const fs::path& directory) {
-  if (fs::exists(directory / "model.safetensors")) return read_safetensors(directory / "model.safetensors");
-  if (fs::exists(directory / "model.safetensors.index.json")) return read_shards(directory);
+  if (file_exists(directory / "model.safetensors")) return read_safetensors(directory / "model.safetensors");
+  if (file_exists(directory / "model.safetensors.index.json")) return read_shards(directory);
   const bool pickled =
-      fs::exists(directory / "pytorch_model.bin") || fs::exists(directory / "pytorch_model.bin.index.json");
+      file_exists(directory / "pytorch_model.bin") || file_exists(directory / "pytorch_model.bin.index.json");
   throw_error(Code::kNotFound, kWhere, " ", directory.string(),
               ": neither model.safetensors nor model.safetensors.index.json",
               pickled ? "; pytorch_model.bin is not read: save the model again with safe_serialization=True" : "");

@@ -169,6 +169,9 @@ TEST(SafetensorsDirectory, IndexMustBeSound) {
   refused(R"({"weight_map":[]})", Code::kDataLoss, "weight_map");
   refused(R"({"weight_map":{"a":3}})", Code::kDataLoss, "weight_map[\"a\"]");
   refused(R"({"weight_map":{"a":"x","a":"y"}})", Code::kDataLoss, "\"a\" appears twice");
+  const TempDir dir;
+  dir.write("model.safetensors.index.json", R"({"weight_map":{"a":")" + std::string(300, 'x') + "\"}}");
+  EXPECT_ATB_ERROR(read_safetensors_directory(dir.path()), Code::kNotFound, "is missing");  // too long for any file
   std::string nested;
   for (int i = 0; i < 100000; ++i) nested += "[";
   refused(nested, Code::kDataLoss, "nested");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "frontends/mapped_file.h"
 #include "models/load/gguf_config.h"
 #include "models/load/open.h"
 
@@ -109,7 +110,7 @@ Json inspect_directory(const fs::path& path) {
   } else {
     add_family(nullptr, nullptr, out);
   }
-  out["tokenizer"] = fs::exists(path / "tokenizer.json") ? Json({{"kind", "tokenizer.json"}}) : Json();
+  out["tokenizer"] = file_exists(path / "tokenizer.json") ? Json({{"kind", "tokenizer.json"}}) : Json();
   const Safetensors files = read_safetensors_directory(path);
   out["file_bytes"] = files.file_bytes;
   add_tensors(files.tensors, out);

@@ -56,7 +56,7 @@ ModelConfig config_of_directory(const ModelFamily& family, const HfConfig& confi
   ModelConfig result = family.config_from_hf(config.text);
   result.family = family.name;
   const fs::path generation = directory / "generation_config.json";
-  if (!fs::exists(generation)) return result;
+  if (!file_exists(generation)) return result;
   const ConfigJson defaults = ConfigJson::read(generation);
   if (defaults.has("bos_token_id")) result.bos_ids = defaults.ids_or("bos_token_id", {});
   if (defaults.has("eos_token_id")) result.eos_ids = defaults.ids_or("eos_token_id", {});

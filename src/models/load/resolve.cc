@@ -44,21 +44,20 @@ bool is_hub_name(const std::string& name) {
 // The snapshot that refs/main names; empty if there is none.
 fs::path main_snapshot(const fs::path& repository) {
   const fs::path ref = repository / "refs" / "main";
-  if (!fs::exists(ref)) return {};
+  if (!file_exists(ref)) return {};
   std::string revision = read_text_file(ref, "[model]", 4096);
   while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back()))) revision.pop_back();
   if (!is_plain_name(revision)) return {};
   const fs::path snapshot = repository / "snapshots" / revision;
-  return fs::is_directory(snapshot) ? snapshot : fs::path();
+  return file_exists(snapshot) ? snapshot : fs::path();
 }
 
 }  // namespace
 
 std::string resolve_model_path(const std::string& name) {
-  std::error_code error;
   require(!name.empty(), Code::kInvalidArgument,
           "[model] the model's name is empty; give a directory, a .gguf file or ", "org/name");
-  if (fs::exists(name, error)) return name;
+  if (file_exists(name)) return name;
   require(is_hub_name(name), Code::kNotFound, "[model] ", name,
           " does not exist; give a directory, a .gguf file or the ",
           "hub name (org/name) of a model in the local cache");
