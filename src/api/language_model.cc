@@ -45,7 +45,7 @@ size_t weight_bytes_per_step(const Graph& graph) {
 }
 
 double flops_per_token(const Graph& graph) {
-  const Bindings one_token{{"T", 1}, {"L", 1}};
+  const Bindings one_token{{"T", 1}, {"L", 0}};
   double flops = 0;
   for (const Node* node : graph.nodes()) {
     if (is_matrix_product(*node)) flops += static_cast<double>(node_flops(*node).eval(one_token));

@@ -32,7 +32,7 @@ struct LanguageModelInfo {
   std::vector<int32_t> stop_token_ids;
   size_t weight_bytes = 0;            // as stored in the file
   size_t weight_bytes_per_token = 0;  // read by one decoding step
-  double flops_per_token = 0;         // of the matrix products, without attention
+  double flops_per_token = 0;         // matrix products of a prompt token: no attention, no head
   double load_s = 0;
 };
 

@@ -55,13 +55,14 @@ def run(
         llm.write_trace(trace)
     prefill, decode = max(r.prefill for r in measured), max(r.decode for r in measured)
     info = llm.info()
+    peak_rss_mb = _core.peak_rss_mb()  # before the roofline program takes memory of its own
     limits = _core.roofline(threads, _bytes_per_token(info, context, batch) * batch)
     result = {
         "prefill_tokens_per_s": prefill,
         "decode_tokens_per_s": decode,
         "limits": limits,
         "share": _share(info, limits, prefill, decode, prompt_tokens + new_tokens // 2, batch),
-        "peak_rss_mb": _core.peak_rss_mb(),
+        "peak_rss_mb": peak_rss_mb,
         "prompt_tokens": prompt_tokens,
         "new_tokens": new_tokens,
         "batch": batch,
