@@ -89,6 +89,7 @@ def give_back(engine: Any, requests: Sequence[int]) -> None:
 class _Progress:
     """What a stream has seen; kept apart from GenerationStream, so that dropping that one ends the generator."""
 
+    request: int | None = None  # while it is submitted
     token_ids: list[int] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     output: GenerationOutput | None = None
@@ -104,6 +105,7 @@ class GenerationStream(Iterator[str]):
     def __init__(
         self, engine: Any, prompt_ids: list[int], sampling: SamplingOptions, text: TextStream, make_output: MakeOutput
     ) -> None:
+        self._engine = engine
         self._progress = _Progress()
         self._pieces = _pieces(engine, prompt_ids, sampling, text, make_output, self._progress)
 
@@ -112,8 +114,13 @@ class GenerationStream(Iterator[str]):
         return next(self._pieces)
 
     def close(self) -> None:
-        """Cancels the request if it still runs."""
-        self._pieces.close()
+        """Cancels the request if it still runs; from another thread, the one that reads the stream sees its end."""
+        try:
+            self._pieces.close()
+        except ValueError:  # another thread is inside it
+            request = self._progress.request
+            if request is not None:
+                self._engine.cancel(request)
 
     @property
     def output(self) -> GenerationOutput:
@@ -131,7 +138,7 @@ def _pieces(
     make_output: MakeOutput,
     progress: _Progress,
 ) -> Generator[str, None, None]:
-    request = submit(engine, prompt_ids, sampling)
+    request = progress.request = submit(engine, prompt_ids, sampling)
     try:
         reason = None
         while reason is None:
@@ -144,6 +151,7 @@ def _pieces(
             if piece:
                 yield piece
     finally:
+        progress.request = None
         give_back(engine, [request])
 
 

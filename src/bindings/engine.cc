@@ -20,6 +20,12 @@ using Ids = std::vector<int64_t>;
 // f32 [tokens, vocab]; a numpy array, a DLPack capsule or a memoryview is made of it without a copy.
 using Matrix = nb::ndarray<nb::array_api, float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// Lets Ctrl-C end a long wait.
+void check_signals() {
+  const nb::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 // Token ids arrive as any Python integer; the engine takes 32 bits and checks the vocabulary.
 std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
   std::vector<int32_t> narrowed;
@@ -62,7 +68,7 @@ nb::tuple next(LanguageModel& model, int64_t request) {
   Progress progress;
   {
     const nb::gil_scoped_release release;
-    progress = model.engine().next(request);
+    progress = model.engine().next(request, check_signals);
   }
   nb::object reason = nb::none();
   if (progress.finished != FinishReason::kNone) {
@@ -91,10 +97,13 @@ std::vector<Matrix> logits(LanguageModel& model, const std::vector<Ids>& sequenc
   {
     const nb::gil_scoped_release release;
     for (const auto& sequence : ids) rows.push_back(std::make_unique<std::vector<float>>(sequence.size() * vocab));
-    engine.logits(ids, [&](int64_t sequence, int64_t first_row, int64_t count, const float* values) {
-      std::copy(values, values + static_cast<size_t>(count) * vocab,
-                rows[static_cast<size_t>(sequence)]->begin() + first_row * static_cast<int64_t>(vocab));
-    });
+    engine.logits(
+        ids,
+        [&](int64_t sequence, int64_t first_row, int64_t count, const float* values) {
+          std::copy(values, values + static_cast<size_t>(count) * vocab,
+                    rows[static_cast<size_t>(sequence)]->begin() + first_row * static_cast<int64_t>(vocab));
+        },
+        check_signals);
   }
   std::vector<Matrix> result;
   for (size_t s = 0; s < rows.size(); ++s) {
@@ -122,13 +131,16 @@ double log_likelihood(LanguageModel& model, const Ids& ids, int64_t begin) {
           count);
   const nb::gil_scoped_release release;
   double sum = 0;
-  engine.logits({tokens}, [&](int64_t, int64_t first_row, int64_t rows, const float* values) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t predicted = first_row + r + 1;
-      if (predicted < begin || predicted >= count) continue;
-      sum += log_probability(values + r * engine.vocab(), engine.vocab(), tokens[static_cast<size_t>(predicted)]);
-    }
-  });
+  engine.logits(
+      {tokens},
+      [&](int64_t, int64_t first_row, int64_t rows, const float* values) {
+        for (int64_t r = 0; r < rows; ++r) {
+          const int64_t predicted = first_row + r + 1;
+          if (predicted < begin || predicted >= count) continue;
+          sum += log_probability(values + r * engine.vocab(), engine.vocab(), tokens[static_cast<size_t>(predicted)]);
+        }
+      },
+      check_signals);
   return sum;
 }
 

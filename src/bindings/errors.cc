@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -29,7 +30,11 @@ void translate(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    PyErr_SetString(classes()[static_cast<size_t>(error.code())], error.what());
+    // Names from files may be no UTF-8.
+    const std::string_view text = error.what();
+    const nb::object message =
+        nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+    PyErr_SetObject(classes()[static_cast<size_t>(error.code())], message.ptr());
   }
 }
 

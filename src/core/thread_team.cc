@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/cpu_pause.h"
 #include "core/error.h"
 
 namespace atb {
@@ -31,14 +32,6 @@ constexpr int kSpinsOversubscribed = 20;
 // Yielding goes on for this long before parking: longer than the gap between two decode steps, where a wake-up from
 // sleep would cost 10-90 us, and short enough that an idle process uses no CPU.
 constexpr std::chrono::microseconds kYieldTime{2000};
-
-inline void cpu_pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 // A counter that only grows (and wraps); threads wait for it to pass a value they have seen.
 class alignas(kCacheLine) Epoch {

@@ -2,7 +2,9 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <thread>
 
+#include "core/cpu_pause.h"
 #include "core/error.h"
 #include "ir/op.h"
 
@@ -11,8 +13,13 @@ namespace {
 
 size_t aligned(size_t bytes) { return align_up(bytes, kMemoryAlignment); }
 
-// Workers claim chunks of a phase so that a disturbed core gets less; this many chunks a worker when undisturbed.
-constexpr int64_t kChunksPerWorker = 8;
+// A phase is cut into this many parts a worker, so that a disturbed core gets less of it. Kernels that read far streams
+// get one part a worker.
+constexpr int64_t kPartsPerWorker = 8;
+
+// Pauses before the core is given to whoever may be holding a part; few where there are more threads than cores.
+constexpr int kSpins = 300;
+constexpr int kSpinsOversubscribed = 20;
 
 }  // namespace
 
@@ -44,11 +51,10 @@ void Executor::reserve_scratch(const Program& program, Frame& frame) {
 void Executor::add_task(const Kernel& kernel, const Call& call, int item, int phase) {
   const int64_t units = phase < kernel.phases() ? kernel.units(call, phase) : 0;
   if (units == 0) return;
-  const bool whole = kernel.wants_whole_range(call, phase);
-  const int64_t chunk = whole ? 0 : std::max<int64_t>(1, units / (team_.size() * kChunksPerWorker));
+  const int64_t wanted = team_.size() * (kernel.wants_whole_range(call, phase) ? 1 : kPartsPerWorker);
   bool last = true;
   for (int later = phase + 1; later < kernel.phases(); ++later) last = last && kernel.units(call, later) == 0;
-  tasks_.push_back({item, phase, units, chunk, last});
+  tasks_.push_back({item, phase, units, std::min(units, wanted), last});
 }
 
 // Phase p of all nodes of a stage forms one group; the next group starts after a barrier. Phases without units are left
@@ -72,8 +78,14 @@ void Executor::list_tasks(const Program& program, const Frame& frame) {
     cursors_ = std::make_unique<Cursor[]>(tasks_.size());
     num_cursors_ = tasks_.size();
   }
-  for (size_t i = 0; i < tasks_.size(); ++i) cursors_[i].next.store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    cursors_[i].next.store(0, std::memory_order_relaxed);
+    cursors_[i].done.store(0, std::memory_order_relaxed);
+  }
 }
+
+Executor::Executor(ThreadTeam& team)
+    : team_(team), spins_(team.size() > available_cpus() ? kSpinsOversubscribed : kSpins) {}
 
 void Executor::prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences) {
   fault_.store(false);
@@ -85,23 +97,33 @@ void Executor::prepare(const Program& program, Frame& frame, std::span<const Seq
   list_tasks(program, frame);
 }
 
+// Takes parts of the task until none is left. Whoever is free takes them: a worker that the system holds back is waited
+// for only while it is inside a part.
 void Executor::run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept {
   std::byte* scratch = worker_scratch_[static_cast<size_t>(worker)].data();
-  const int64_t workers = team_.size();
-  if (workers == 1) {
-    if (task.units > 0) kernel.run(call, task.phase, 0, task.units, scratch);
-    return;
-  }
-  if (task.chunk == 0) {
-    const int64_t begin = task.units * worker / workers;
-    const int64_t end = task.units * (worker + 1) / workers;
-    if (begin < end) kernel.run(call, task.phase, begin, end, scratch);
+  if (team_.size() == 1) {
+    kernel.run(call, task.phase, 0, task.units, scratch);
     return;
   }
   for (;;) {
-    const int64_t begin = cursor.next.fetch_add(task.chunk, std::memory_order_relaxed);
-    if (begin >= task.units) return;
-    kernel.run(call, task.phase, begin, std::min(begin + task.chunk, task.units), scratch);
+    const int64_t part = cursor.next.fetch_add(1, std::memory_order_relaxed);
+    if (part >= task.parts) return;
+    const int64_t begin = task.units * part / task.parts;
+    const int64_t end = task.units * (part + 1) / task.parts;
+    kernel.run(call, task.phase, begin, end, scratch);
+    cursor.done.fetch_add(1, std::memory_order_release);
+  }
+}
+
+// Returns when every part of the task has been run, by whomever.
+void Executor::wait_for(const Task& task, const Cursor& cursor) const noexcept {
+  if (team_.size() == 1) return;
+  for (int spins = 0; cursor.done.load(std::memory_order_acquire) < task.parts; ++spins) {
+    if (spins < spins_) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();
+    }
   }
 }
 
@@ -114,7 +136,7 @@ void Executor::work(const Program& program, const Frame& frame, int worker, Trac
       if (traced && begin_ns_[index] == 0) begin_ns_[index] = Trace::now_ns();
       run_task(*program.items()[index].kernel, frame.items[index].call, tasks_[t], cursors_[t], worker);
     }
-    if (g + 1 < groups_.size()) team_.barrier();
+    for (size_t t = begin; t < end; ++t) wait_for(tasks_[t], cursors_[t]);
     if (!traced) continue;
     for (size_t t = begin; t < end; ++t) {
       if (!tasks_[t].last) continue;

@@ -18,7 +18,7 @@ namespace atb {
 
 class Executor {
  public:
-  explicit Executor(ThreadTeam& team) : team_(team) {}
+  explicit Executor(ThreadTeam& team);
 
   // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws
   // kInternal after the walk if a kernel reported a fault; state values are then undefined and the caller drops the
@@ -33,12 +33,13 @@ class Executor {
     int item;
     int phase;
     int64_t units;
-    int64_t chunk;  // units taken at a time; 0: each worker takes one fixed part
+    int64_t parts;  // what the units are cut into; workers take one at a time
     bool last;      // no later phase of its node has units
   };
-  // Next unclaimed unit of a task, alone on its cache line.
-  struct alignas(64) Cursor {
-    std::atomic<int64_t> next{0};
+  // Parts of a task that are taken and that are finished, alone on their cache lines.
+  struct Cursor {
+    alignas(64) std::atomic<int64_t> next{0};
+    alignas(64) std::atomic<int64_t> done{0};
   };
 
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
@@ -49,9 +50,12 @@ class Executor {
   void work(const Program& program, const Frame& frame, int worker, Trace* trace);
   void run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
 
+  void wait_for(const Task& task, const Cursor& cursor) const noexcept;
+
   ThreadTeam& team_;
+  const int spins_;
   std::vector<Task> tasks_;
-  std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks between two barriers
+  std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks that run side by side
   std::unique_ptr<Cursor[]> cursors_;
   size_t num_cursors_ = 0;
   AlignedBuffer scratch_;                      // shared by the phases of a stage's nodes

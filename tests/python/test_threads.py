@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -140,3 +143,35 @@ def test_after_fork_the_child_works_or_raises_at_once(llm: atb.LLM) -> None:
         pytest.fail("the child hangs")
     assert os.waitstatus_to_exitcode(status) in (0, 1)
     assert llm.generate([tokens(20)], max_new_tokens=2)[0].token_ids  # the parent goes on
+
+
+def test_a_stream_is_closed_from_another_thread(smollm2: Path) -> None:
+    with atb.LLM(smollm2, prefill_chunk=16) as llm:
+        stream = llm.stream("word " * 4000)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(lambda: list(stream))
+            while blocks_in_use(llm) == 0:
+                time.sleep(0.001)
+            stream.close()
+            reading.result(timeout=30)
+        assert blocks_in_use(llm) == 0
+
+
+def test_interrupt_ends_a_long_prompt(smollm2: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "atb",
+        "generate",
+        str(smollm2),
+        "--prompt",
+        "word " * 8000,
+        "--prefill-chunk",
+        "16",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors

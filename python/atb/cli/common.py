@@ -16,6 +16,7 @@ from atb.errors import Error
 
 P = ParamSpec("P")
 
+_INT32_MAX = 2**31 - 1
 _debug = False  # set by --debug, wherever it stands on the command line
 
 
@@ -29,9 +30,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the trace of an error.")]
 Precision = Annotated[str, typer.Option(help="exact, fast, or auto: fast for quantized weights, else exact.")]
 Device = Annotated[str, typer.Option(help="Where to run.")]
-Threads = Annotated[int, typer.Option(help="Worker threads; 0 takes what this process may use.")]
-PrefillChunk = Annotated[int, typer.Option(help="Prompt tokens a step; 0 lets the engine choose.")]
-Context = Annotated[int, typer.Option(help="Most tokens of a sequence; 0 is the model's own limit.")]
+Threads = Annotated[int, typer.Option(max=_INT32_MAX, help="Worker threads; 0 takes what this process may use.")]
+PrefillChunk = Annotated[int, typer.Option(max=_INT32_MAX, help="Prompt tokens a step; 0 lets the engine choose.")]
+Context = Annotated[int, typer.Option(max=_INT32_MAX, help="Most tokens of a sequence; 0 is the model's own limit.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning, error or off.")]
 
 
@@ -47,7 +48,7 @@ def command(body: Callable[P, None]) -> Callable[P, None]:
         except BrokenPipeError:  # the reader has seen enough; nothing more can be written at exit either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
-        except (Error, OSError, MemoryError, UnicodeError) as error:
+        except (Error, OSError, MemoryError, UnicodeError, OverflowError) as error:
             if _debug:
                 raise
             print(f"error: {_one_line(error)}", file=sys.stderr)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from atb.cli import common
+from atb.errors import InvalidArgumentError, NotFoundError
 from atb.llm import LLM
 
 
@@ -26,7 +27,7 @@ def run(
     debug: common.Debug = False,
 ) -> None:
     """Score a text; lower is better."""
-    text = file.read_text(encoding="utf-8")
+    text = _read_text(file)
     llm = LLM(model, device=device, precision=precision, threads=threads, log_level=log_level)
     log_likelihood, tokens = llm.log_likelihood(text, window or None)
     result = {
@@ -39,3 +40,14 @@ def run(
         common.print_json(result)
     else:
         common.print_line(f"perplexity {result['perplexity']:.4f} over {tokens} tokens ({result['precision']})")
+
+
+def _read_text(file: Path) -> str:
+    """The text of a regular file; a byte order mark is no part of it."""
+    if not file.is_file():
+        raise NotFoundError(f"[perplexity] {file} is no file; give a text file")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise InvalidArgumentError(f"[perplexity] {file} is not UTF-8: {byte}; convert it first") from error

@@ -67,7 +67,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataLossError(f"[tokenizer] {path} is not valid JSON: {error}") from error
     return value if isinstance(value, dict) else {}
 

@@ -87,7 +87,7 @@ std::shared_ptr<Request> Engine::find(RequestId id) const {
   return it->second;
 }
 
-Progress Engine::next(RequestId id) {
+Progress Engine::next(RequestId id, const Poll& between_steps) {
   check_process();
   Lock lock(mutex_);
   const std::shared_ptr<Request> held = find(id);
@@ -95,7 +95,7 @@ Progress Engine::next(RequestId id) {
   const auto ready = [&] {
     return request.is_finished() || static_cast<int64_t>(request.delivered) < request.generated();
   };
-  drive_until(lock, ready);
+  drive_until(lock, ready, between_steps);
   if (request.error) std::rethrow_exception(request.error);
   const auto first_new = request.tokens.begin() + request.prompt_tokens + static_cast<int64_t>(request.delivered);
   Progress progress{{first_new, request.tokens.end()}, request.finished};
@@ -104,13 +104,17 @@ Progress Engine::next(RequestId id) {
 }
 
 // Steps until done(); while another caller steps, waits for what its step brings.
-void Engine::drive_until(Lock& lock, const std::function<bool()>& done) {
+void Engine::drive_until(Lock& lock, const std::function<bool()>& done, const Poll& between_steps) {
   while (!done()) {
     if (stepping_) {
       progress_.wait(lock);
     } else {
       step(lock);
     }
+    if (!between_steps) continue;
+    lock.unlock();
+    between_steps();
+    lock.lock();
   }
 }
 
@@ -269,7 +273,8 @@ void Engine::take_logits(Request& request, const StepShare& share, const float* 
   if (reason != FinishReason::kNone) finish(request, reason);
 }
 
-void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume) {
+void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume,
+                    const Poll& between_steps) {
   check_process();
   for (const auto& ids : sequences) check_ids(ids);
   std::vector<RequestId> ids;
@@ -288,7 +293,8 @@ void Engine::logits(const std::vector<std::vector<int32_t>>& sequences, const Co
     Lock lock(mutex_);
     for (RequestId id : ids) {
       const std::shared_ptr<Request> request = find(id);
-      drive_until(lock, [&] { return request->is_finished(); });
+      drive_until(
+          lock, [&] { return request->is_finished(); }, between_steps);
       if (request->error && !error) error = request->error;
     }
   } catch (...) {

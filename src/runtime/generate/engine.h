@@ -61,8 +61,10 @@ class Engine {
   // bad parameters. kResourceExhausted: a sequence that could never fit in the cache. `stream` tells requests that
   // share a seed apart.
   RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params, uint64_t stream = 0);
-  // Waits for at least one new token or the end. After the end: no tokens, the same reason.
-  Progress next(RequestId id);
+  // Waits for at least one new token or the end. After the end: no tokens, the same reason. `between_steps` is called
+  // outside the lock after each step and may throw to stop waiting (the request stays as it is).
+  using Poll = std::function<void()>;
+  Progress next(RequestId id, const Poll& between_steps = {});
   // Ends a request early; its next() reports "cancelled". Its KV blocks are back when cancel() returns.
   void cancel(RequestId id);
   // Forgets a request, cancelling it if need be. Unknown ids are ignored.
@@ -72,7 +74,8 @@ class Engine {
   // Runs sequences through the model together and hands each chunk of logits to `consume(sequence, first_row, rows,
   // logits)`; logits are [rows, vocab], valid during the call.
   using ConsumeLogits = std::function<void(int64_t sequence, int64_t first_row, int64_t rows, const float* logits)>;
-  void logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume);
+  void logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume,
+              const Poll& between_steps = {});
 
   int64_t vocab() const { return session_.vocab(); }
   int64_t context_length() const { return options_.context_length; }
@@ -91,7 +94,7 @@ class Engine {
   void check_ids(const std::vector<int32_t>& ids) const;
   RequestId enqueue(std::shared_ptr<Request> request);
   std::shared_ptr<Request> find(RequestId id) const;
-  void drive_until(Lock& lock, const std::function<bool()>& done);
+  void drive_until(Lock& lock, const std::function<bool()>& done, const Poll& between_steps);
   void step(Lock& lock);
   void admit();
   void compose(std::vector<StepShare>& shares);
