@@ -85,7 +85,7 @@ TEST(Config, UsedFieldsAreChecked) {
   refused("hidden_size", "null", "is missing");
   refused("num_attention_heads", "0", "must be an integer from 1");
   refused("num_attention_heads", "3", "multiple of num_key_value_heads 2");
-  refused("num_hidden_layers", "1000000000", "from 1 to 1024");
+  refused("num_hidden_layers", "1000000000", "from 1 to 512");
   refused("head_dim", "7", "even");
   refused("head_dim", "1000000000", "from 1 to 8192");
   refused("rms_norm_eps", "NaN", "finite");

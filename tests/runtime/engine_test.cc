@@ -185,6 +185,14 @@ TEST(Engine, RequestsWaitForTheCacheAndAllFinish) {
   EXPECT_THROW(engine->submit(test::some_ids(60, 2), {.max_new_tokens = 20}), Error);
 }
 
+TEST(Engine, ACacheBeyondTheMemoryIsRefused) {
+  EngineOptions huge = options();
+  for (int64_t tokens : {int64_t{-1}, int64_t{1} << 38, int64_t{1} << 60}) {
+    huge.kv_tokens = tokens;
+    EXPECT_THROW(make_engine(huge), Error) << tokens;
+  }
+}
+
 TEST(Engine, ContextLimitsPromptAndNewTokens) {
   const auto engine = make_engine();
   EXPECT_EQ(generate(*engine, test::some_ids(399, 1), {.max_new_tokens = 50}).size(), 2u);

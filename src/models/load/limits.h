@@ -7,7 +7,7 @@
 
 namespace atb {
 
-constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxLayers = 512;
 constexpr int64_t kMaxHeadDim = 8192;
 constexpr int64_t kMaxBatch = 4096;  // sequences of one step, the range of symbol B
 

@@ -20,6 +20,15 @@ int64_t default_kv_tokens(const EngineOptions& options, const KvLayout& layout) 
   return std::min(wanted, std::max(affordable, layout.block_tokens));
 }
 
+// What a caller asks for must be there: the cache takes memory only as it fills, too late for a clear error.
+void require_kv_memory(int64_t tokens, const KvLayout& layout) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  require(tokens >= 0 && tokens <= kMost, Code::kInvalidArgument, "[engine] kv_tokens is ", tokens,
+          ", allowed are 1 to ", kMost, " (0: the default)");
+  require_memory(static_cast<size_t>(tokens) * layout.token_bytes(), "kv",
+                 "a cache of " + std::to_string(tokens) + " tokens");
+}
+
 double seconds(Request::Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 }  // namespace
@@ -30,8 +39,7 @@ Engine::Engine(std::unique_ptr<Graph> step_graph, const Device& device, const En
           ", needs at least 1");
   require(options_.prefill_chunk >= 0, Code::kInvalidArgument, "[engine] prefill_chunk is ", options_.prefill_chunk,
           ", needs at least 1 (0: the default)");
-  require(options_.kv_tokens >= 0, Code::kInvalidArgument, "[engine] kv_tokens is ", options_.kv_tokens,
-          ", needs at least 1 (0: the default)");
+  require_kv_memory(options_.kv_tokens, session_.kv_layout());
   if (options_.prefill_chunk == 0) options_.prefill_chunk = kDefaultPrefillChunk;
   if (options_.kv_tokens == 0) options_.kv_tokens = default_kv_tokens(options_, session_.kv_layout());
   const int64_t block = kv_layout().block_tokens;
