@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -155,9 +156,18 @@ def _pieces(
         give_back(engine, [request])
 
 
+def is_int(value: Any) -> bool:
+    """True for what can be used as an index, arrays of several elements and truth values aside."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
 def as_int(value: Any, name: str) -> int:
     """`value` as an integer of 64 bits."""
-    if not hasattr(value, "__index__") or value.__index__() not in _INT64:
+    if not is_int(value) or operator.index(value) not in _INT64:
         raise InvalidArgumentError(f"[generate] {name} is {value!r}; expected an integer of at most 64 bits")
     return int(value)
 

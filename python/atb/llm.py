@@ -12,7 +12,7 @@ from typing import Any
 
 from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
-from atb.generation import GenerationStream, SamplingOptions, as_ids, drive, give_back, submit
+from atb.generation import GenerationStream, SamplingOptions, as_ids, as_int, drive, give_back, is_int, submit
 from atb.output import GenerationOutput, Timing
 from atb.text.tokenizer import Tokenizer
 
@@ -52,10 +52,10 @@ class LLM:
             device=device,
             dtype=dtype,
             precision=precision,
-            threads=threads or 0,
-            prefill_chunk=prefill_chunk or 0,
-            context=context or 0,
-            kv_tokens=kv_tokens or 0,
+            threads=as_int(threads or 0, "threads"),
+            prefill_chunk=as_int(prefill_chunk or 0, "prefill_chunk"),
+            context=as_int(context or 0, "context"),
+            kv_tokens=as_int(kv_tokens or 0, "kv_tokens"),
         )
         self._info: dict[str, Any] = self._open_engine.info()
         self._tokenizer: Tokenizer | None = None
@@ -211,4 +211,4 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     items: list[Any] = list(prompts)
     if not items:
         raise InvalidArgumentError("[generate] no prompts; expected at least one")
-    return [items] if all(hasattr(item, "__index__") for item in items) else items
+    return [items] if all(is_int(item) for item in items) else items

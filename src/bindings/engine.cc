@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
+#include <utility>
 
 #include "api/language_model.h"
 #include "core/error.h"
@@ -38,10 +39,13 @@ std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
 }
 
 std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& device, const std::string& dtype,
-                                    const std::string& precision, int threads, int64_t prefill_chunk, int64_t context,
-                                    int64_t kv_tokens) {
+                                    const std::string& precision, int64_t threads, int64_t prefill_chunk,
+                                    int64_t context, int64_t kv_tokens) {
+  require(std::in_range<int>(threads), Code::kInvalidArgument, "[threads] thread count is ", threads,
+          "; give a small number, or 0 for one a CPU");
   const nb::gil_scoped_release release;
-  return LanguageModel::open(path, {device, dtype, precision, threads, prefill_chunk, context, kv_tokens});
+  return LanguageModel::open(path,
+                             {device, dtype, precision, static_cast<int>(threads), prefill_chunk, context, kv_tokens});
 }
 
 int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,

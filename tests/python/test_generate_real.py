@@ -245,3 +245,29 @@ def test_a_hub_name_that_is_not_cached() -> None:
     assert result.returncode == 1
     assert "nobody/no-such-model" in result.stderr
     assert "download" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("threads", 10**12), ("threads", 1.5), ("threads", True), ("kv_tokens", 10**30), ("context", "2")],
+)
+def test_bad_arguments_name_themselves(smollm2: Path, name: str, value: Any) -> None:
+    with pytest.raises(atb.InvalidArgumentError, match="thread" if name == "threads" else name):
+        atb.LLM(smollm2, **{name: value})
+
+
+def test_arrays_of_ids_are_prompts(llm: atb.LLM) -> None:
+    numpy = pytest.importorskip("numpy")
+    one = llm.generate([504, 3575, 282], max_new_tokens=4)
+    assert llm.generate(numpy.array([504, 3575, 282]), max_new_tokens=4)[0].token_ids == one[0].token_ids
+    two = llm.generate(numpy.array([[504, 3575, 282], [504, 3575, 282]]), max_new_tokens=4)
+    assert [output.token_ids for output in two] == [one[0].token_ids] * 2
+
+
+def test_a_text_that_is_no_utf8_is_named(smollm2: Path, tmp_path: Path) -> None:
+    file = tmp_path / "latin1.txt"
+    file.write_bytes(b"caf\xe9")
+    result = run("perplexity", smollm2, "--file", file)
+    assert result.returncode == 1
+    assert str(file) in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -23,9 +23,11 @@ _BLOCK_SLACK = 128  # tokens: a sequence takes whole KV blocks
 @common.command
 def run(
     model: common.Model,
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 512,
-    new_tokens: Annotated[int, typer.Option(min=2, help="Tokens to generate for each prompt.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Prompts at once.")] = 1,
+    prompt_tokens: Annotated[int, typer.Option(min=1, max=common.INT32_MAX, help="Tokens of each prompt.")] = 512,
+    new_tokens: Annotated[
+        int, typer.Option(min=2, max=common.INT32_MAX, help="Tokens to generate for each prompt.")
+    ] = 64,
+    batch: Annotated[int, typer.Option(min=1, max=common.INT32_MAX, help="Prompts at once.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Repetitions; the best one counts.")] = 3,
     trace: Annotated[Path | None, typer.Option(help="Write a Chrome/Perfetto trace of one more round.")] = None,
     precision: common.Precision = "auto",

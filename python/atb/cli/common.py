@@ -16,7 +16,7 @@ from atb.errors import Error
 
 P = ParamSpec("P")
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
 _debug = False  # set by --debug, wherever it stands on the command line
 
 
@@ -30,9 +30,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 Debug = Annotated[bool, typer.Option("--debug", callback=_set_debug, is_eager=True, help="Show the trace of an error.")]
 Precision = Annotated[str, typer.Option(help="exact, fast, or auto: fast for quantized weights, else exact.")]
 Device = Annotated[str, typer.Option(help="Where to run.")]
-Threads = Annotated[int, typer.Option(max=_INT32_MAX, help="Worker threads; 0 takes what this process may use.")]
-PrefillChunk = Annotated[int, typer.Option(max=_INT32_MAX, help="Prompt tokens a step; 0 lets the engine choose.")]
-Context = Annotated[int, typer.Option(max=_INT32_MAX, help="Most tokens of a sequence; 0 is the model's own limit.")]
+Threads = Annotated[int, typer.Option(max=INT32_MAX, help="Worker threads; 0 takes what this process may use.")]
+PrefillChunk = Annotated[int, typer.Option(max=INT32_MAX, help="Prompt tokens a step; 0 lets the engine choose.")]
+Context = Annotated[int, typer.Option(max=INT32_MAX, help="Most tokens of a sequence; 0 is the model's own limit.")]
 LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning, error or off.")]
 
 

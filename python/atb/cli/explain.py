@@ -17,7 +17,9 @@ from atb.cli.report import print_report
 def run(
     model: Annotated[str | None, typer.Argument(help="A model directory, a .gguf file, or a cached hub name.")] = None,
     config: Annotated[str | None, typer.Option(help="A config.json in place of a model; no weights needed.")] = None,
-    tokens: Annotated[int, typer.Option(help="Tokens of the step that bytes are counted for.")] = 512,
+    tokens: Annotated[
+        int, typer.Option(max=common.INT32_MAX, help="Tokens of the step that bytes are counted for.")
+    ] = 512,
     dtype: Annotated[str, typer.Option(help="Type that bytes are counted in: auto, f32, f16 or bf16.")] = "auto",
     log_level: common.LogLevel = None,
     json: common.Json = False,
