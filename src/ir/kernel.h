@@ -88,8 +88,8 @@ class Kernel {
   virtual size_t scratch_bytes(const Call& /*largest*/) const { return 0; }
   // Scratch of one worker, given as `worker_scratch` to run(), 64-byte aligned. Contents do not survive between runs.
   virtual size_t worker_scratch_bytes(const Call& /*largest*/) const { return 0; }
-  // True if a worker should walk its range as four quarters in turn (far read streams, see linear); run() then gets the
-  // worker's whole range at once. Otherwise the executor may hand out small chunks.
+  // True if a worker should walk its range as four quarters in turn (far read streams, see linear); the units are then
+  // cut into one large part a worker; otherwise into many small ones.
   virtual bool wants_whole_range(const Call& /*call*/, int /*phase*/) const noexcept { return false; }
   virtual void run(const Call& call, int phase, int64_t begin, int64_t end,
                    std::byte* worker_scratch) const noexcept = 0;

@@ -16,7 +16,7 @@ struct Schedule {
 };
 
 // Each node goes to the first stage in which its operands are ready (A -> B -> D, A -> C -> D runs B and C together).
-// `needs_copy(view)` tells views that cannot alias (a reshape of a transposed value): they count as executed nodes.
+// Views that cannot alias (a reshape of a transposed value) are copies and count as executed nodes.
 Schedule schedule(const Graph& graph);
 
 // True if `view` aliases its input's storage: any transpose, and a reshape of densely laid out elements.

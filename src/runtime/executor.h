@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one step of a program as one launch: workers wake once, walk the stages and meet only at barriers between
-// phases.
+// Runs one step of a program as one launch: workers wake once, walk the stages, and wait between
+// phases only for the parts that are still running.
 #pragma once
 
 #include <atomic>
