@@ -89,6 +89,24 @@ format: $(STAMPS)/lint  ## write the formats that lint asks for
 tidy: $(BUILD)/build.ninja  ## clang-tidy over the C++ sources (slow)
 	git ls-files 'src/*.cc' | xargs -P $(JOBS) -n 4 clang-tidy -p $(BUILD) --quiet
 
+# ---- measure --------------------------------------------------------------------------------------------------------
+
+PEERS ?=
+WORKLOADS ?=
+PRECISIONS ?=
+ROUNDS ?= 0
+THREADS ?= 0
+PLANNER_CASES ?= ../shared/cases/planner
+
+.PHONY: bench-peers bench-planner
+bench-peers: $(STAMPS)/run $(STAMPS)/model build-demo  ## beside other programs: PEERS, WORKLOADS, ROUNDS, QUICK=1
+	$(PYTHON) -m bench.peers --peers "$(PEERS)" --workloads "$(WORKLOADS)" --precisions "$(PRECISIONS)" \
+	  --rounds $(ROUNDS) --threads $(THREADS) $(if $(QUICK),--quick) $(if $(WRITE_DOCS),--write-docs)
+
+bench-planner: $(BUILD)/build.ninja  ## the memory planner against its lower bound
+	cmake --build --preset $(PRESET) -j $(JOBS) --target atb-bench-planner
+	$(BUILD)/bench/planner/atb-bench-planner $(PLANNER_CASES)
+
 .PHONY: clean
 clean:  ## remove build outputs; the virtual environment stays
 	rm -rf build python/atb/_core*.so
