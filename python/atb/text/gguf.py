@@ -7,6 +7,7 @@ cuts text as the format's reference implementation does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,19 @@ SPACE_MARK = "\u2581"  # how SentencePiece writes a space
 ABSENT_BYTE = "<|absent byte|>"  # stands for bytes that a byte-level vocabulary has no token for; no token of the model
 
 
+def field(metadata: Mapping[str, Any], key: str, kind: type, default: Any = None) -> Any:
+    """The value of a key, `default` where it is absent; a value that is no `kind` is an error that names the key."""
+    value = metadata.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind):
+        raise DataLossError(f"[tokenizer] {key} is {value!r:.40}; expected {kind.__name__}")
+    return value
+
+
 def build_backend(metadata: Mapping[str, Any]) -> Backend:
     """The tokenizer that the metadata describes; a clear error names what is missing or not known."""
-    kind = metadata.get("tokenizer.ggml.model")
+    kind = field(metadata, "tokenizer.ggml.model", str)
     if kind == "gpt2":
         return _byte_level_bpe(metadata)
     if kind == "llama":
@@ -37,7 +48,7 @@ def build_backend(metadata: Mapping[str, Any]) -> Backend:
 
 def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer:
     """The named pre-tokenizer of a byte-level BPE file; a file without a name means 'default'."""
-    name = metadata.get("tokenizer.ggml.pre", "default")
+    name = field(metadata, "tokenizer.ggml.pre", str, "default")
     if name not in PRE_TOKENIZERS:
         raise UnsupportedError(
             f"[tokenizer] tokenizer.ggml.pre is {name!r}; known are {', '.join(sorted(PRE_TOKENIZERS))}"
@@ -55,20 +66,39 @@ def adds_bos(metadata: Mapping[str, Any]) -> bool:
     return pre_tokenizer_of(metadata).add_bos
 
 
-def _array(metadata: Mapping[str, Any], key: str) -> list[Any]:
+def _array(metadata: Mapping[str, Any], key: str, kind: type | tuple[type, ...], name: str) -> list[Any]:
+    """A list of `kind` that is not empty; `name` is how a message calls the kind."""
     value = metadata.get(key)
     if not isinstance(value, list) or not value:
         raise DataLossError(f"[tokenizer] {key} is missing or empty; the GGUF file has no complete tokenizer")
+    if wrong := [item for item in value if not isinstance(item, kind)]:
+        raise DataLossError(f"[tokenizer] {key} holds {wrong[0]!r:.40}; expected {name}")
     return value
 
 
+def _texts(metadata: Mapping[str, Any], key: str) -> list[str]:
+    """A list of texts. Bytes that are no UTF-8 arrive as lone surrogates, which the tokenizer library cannot take."""
+    texts: list[str] = _array(metadata, key, str, "texts")
+    for i, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            stored = text.encode("utf-8", "surrogateescape")
+            raise DataLossError(
+                f"[tokenizer] {key}: entry {i} is not valid UTF-8 (bytes {stored[:16].hex(' ')}); convert the model"
+                " again, or use its Hugging Face directory with its tokenizer.json"
+            ) from None
+    return texts
+
+
 def _token_types(metadata: Mapping[str, Any], count: int) -> list[int]:
-    types = metadata.get("tokenizer.ggml.token_type")
-    if types is None:
+    key = "tokenizer.ggml.token_type"
+    if metadata.get(key) is None:
         return [NORMAL] * count
+    types: list[int] = _array(metadata, key, int, "integers")
     if len(types) != count:
-        raise DataLossError(f"[tokenizer] tokenizer.ggml.token_type has {len(types)} entries; expected {count}")
-    return list(types)
+        raise DataLossError(f"[tokenizer] {key} has {len(types)} entries; expected {count}")
+    return types
 
 
 def _add_special_tokens(backend: Backend, tokens: Sequence[str], types: Sequence[int]) -> None:
@@ -86,11 +116,11 @@ def _byte_level_bpe(metadata: Mapping[str, Any]) -> Backend:
     from tokenizers.models import BPE
 
     named = pre_tokenizer_of(metadata)
-    tokens = _array(metadata, "tokenizer.ggml.tokens")
+    tokens = _texts(metadata, "tokenizer.ggml.tokens")
     types = _token_types(metadata, len(tokens))
     vocab = {text: i for i, text in enumerate(tokens)}
     # The separator is the first space after the first character, so that a space itself can be merged.
-    merges = [(m[:cut], m[cut + 1 :]) for m in _array(metadata, "tokenizer.ggml.merges") if (cut := m.find(" ", 1)) > 0]
+    merges = [(m[:cut], m[cut + 1 :]) for m in _texts(metadata, "tokenizer.ggml.merges") if (cut := m.find(" ", 1)) > 0]
     # Bytes without a token are dropped, but only after merging: until then they keep their neighbours apart.
     vocab[ABSENT_BYTE] = len(tokens)
     try:
@@ -110,11 +140,13 @@ def _sentencepiece_bpe(metadata: Mapping[str, Any]) -> Backend:
     from tokenizers import Tokenizer, decoders, normalizers
     from tokenizers.models import BPE
 
-    tokens = _array(metadata, "tokenizer.ggml.tokens")
+    tokens = _texts(metadata, "tokenizer.ggml.tokens")
     types = _token_types(metadata, len(tokens))
-    scores = _array(metadata, "tokenizer.ggml.scores")
+    scores = _array(metadata, "tokenizer.ggml.scores", (int, float), "numbers")
     if len(scores) != len(tokens):
         raise DataLossError(f"[tokenizer] tokenizer.ggml.scores has {len(scores)} entries; expected {len(tokens)}")
+    if not all(map(math.isfinite, scores)):
+        raise DataLossError("[tokenizer] tokenizer.ggml.scores holds a number that is not finite")
     vocab = {text: i for i, text in enumerate(tokens)}
     unknown = next((tokens[i] for i, t in enumerate(types) if t == UNKNOWN), None)
     merges = _merges_from_scores(tokens, types, scores)

@@ -76,8 +76,8 @@ class Tokenizer:
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
         """Builds the tokenizer that GGUF metadata describes."""
         backend = gguf.build_backend(metadata)
-        bos = metadata.get("tokenizer.ggml.bos_token_id")
-        eos = metadata.get("tokenizer.ggml.eos_token_id")
+        bos = gguf.field(metadata, "tokenizer.ggml.bos_token_id", int)
+        eos = gguf.field(metadata, "tokenizer.ggml.eos_token_id", int)
         tokens = metadata["tokenizer.ggml.tokens"]
         for key, token in (("bos", bos), ("eos", eos)):
             if token is not None and not 0 <= token < len(tokens):
@@ -85,7 +85,7 @@ class Tokenizer:
         prefix = [bos] if bos is not None and gguf.adds_bos(metadata) else []
         suffix = [eos] if eos is not None and metadata.get("tokenizer.ggml.add_eos_token") else []
         template = ChatTemplate(
-            metadata.get("tokenizer.chat_template"),
+            gguf.field(metadata, "tokenizer.chat_template", str),
             bos_token=tokens[bos] if bos is not None else "",
             eos_token=tokens[eos] if eos is not None else "",
         )
