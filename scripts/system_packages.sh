@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the system packages that a build needs and that are missing. On Debian and Ubuntu as root; otherwise it
-# prints the one line to run, or the names to look for.
+# Installs the system packages that a build needs and that are missing, and the tools named as arguments (`valgrind`)
+# from packages of their names; `libfuzzer` means clang with its fuzzer. On Debian and Ubuntu as root; otherwise it prints the one line to run, or the names to
+# look for.
 set -euo pipefail
 
 compiles() { echo "#include <$1>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }
+
+fuzzes() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null
+}
 
 python_ok() {
   local python
@@ -29,6 +35,13 @@ compiles hwy/highway.h || missing+=(libhwy-dev)
 compiles nlohmann/json.hpp || missing+=(nlohmann-json3-dev)
 compiles gtest/gtest.h || missing+=(libgtest-dev)
 python_ok || missing+=(python3 python3-venv python3-dev)
+for tool in "$@"; do
+  if [ "$tool" = libfuzzer ]; then
+    fuzzes || missing+=(clang libclang-rt-dev)
+  else
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  fi
+done
 
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
