@@ -4,10 +4,11 @@
 #include <charconv>
 
 #include "core/error.h"
-#include "devices/cpu/cpu_device.h"
-#include "devices/null/null_device.h"
 
 namespace atb {
+
+void register_all_devices(DeviceRegistry& registry);  // generated
+
 namespace {
 
 std::string device_names() {
@@ -28,7 +29,29 @@ std::string_view missing_need(std::string_view kind) {
 
 }  // namespace
 
-std::vector<const Device*> devices() { return {&cpu_device(), &null_device()}; }
+void DeviceRegistry::add(std::unique_ptr<const Device> device) {
+  for (const auto& known : devices_) {
+    require(known->name() != device->name(), Code::kInternal, "[device] ", device->name(), " is registered twice");
+  }
+  devices_.push_back(std::move(device));
+}
+
+std::vector<const Device*> DeviceRegistry::all() const {
+  std::vector<const Device*> result;
+  for (const auto& device : devices_) result.push_back(device.get());
+  return result;
+}
+
+const DeviceRegistry& DeviceRegistry::instance() {
+  static const DeviceRegistry& registry = *[] {
+    auto* filled = new DeviceRegistry;  // never destroyed: programs may outlive static destruction
+    register_all_devices(*filled);
+    return filled;
+  }();
+  return registry;
+}
+
+std::vector<const Device*> devices() { return DeviceRegistry::instance().all(); }
 
 const Device& find_device(std::string_view name) {
   const size_t colon = name.find(':');

@@ -21,7 +21,20 @@ class Device {
   virtual std::unique_ptr<Kernel> make_kernel(const KernelRequest& request) const = 0;
 };
 
-// Devices of this build, by name.
+// All devices of this build. Filled once by generated code: each folder src/devices/x defines
+// `void register_device_x(DeviceRegistry&)`.
+class DeviceRegistry {
+ public:
+  void add(std::unique_ptr<const Device> device);  // kInternal on a duplicate name
+  std::vector<const Device*> all() const;          // in the order of their folders
+  // The process-wide registry.
+  static const DeviceRegistry& instance();
+
+ private:
+  std::vector<std::unique_ptr<const Device>> devices_;
+};
+
+// Those of the process-wide registry.
 std::vector<const Device*> devices();
 
 // Looks up "cpu", "cpu:0" or "null". kInvalidArgument for an unknown name, kUnsupported for a device that this build

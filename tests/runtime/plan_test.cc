@@ -110,22 +110,5 @@ TEST(Program, StateNeedsAKernelAndCachesOfOneShape) {
   EXPECT_EQ(kv_layout_of(*test::step_graph(), Precision::kFast)->dtype, DType::kBF16);
 }
 
-TEST(Devices, NamesSayWhatThisBuildHas) {
-  EXPECT_EQ(find_device("cpu").name(), "cpu");
-  EXPECT_EQ(find_device("cpu:0").name(), "cpu");
-  EXPECT_THROW(find_device("cpu:1"), Error);
-  EXPECT_THROW(find_device("cpu:x"), Error);
-  EXPECT_THROW(find_device("toaster"), Error);
-  for (const char* name : {"cuda:0", "npu:0"}) {
-    try {
-      find_device(name);
-      FAIL() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("has: cpu"), std::string::npos) << error.what();
-    }
-  }
-}
-
 }  // namespace
 }  // namespace atb

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "devices/cpu/cpu_device.h"
-
+// The CPU: kernels come from the operators' own files.
 #include "core/thread_team.h"
+#include "devices/device.h"
 #include "ir/op.h"
 #include "kernels/target.h"
 
@@ -25,9 +25,6 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-const Device& cpu_device() {
-  static const CpuDevice device;
-  return device;
-}
+void register_device_cpu(DeviceRegistry& registry) { registry.add(std::make_unique<CpuDevice>()); }
 
 }  // namespace atb
