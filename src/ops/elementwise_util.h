@@ -60,6 +60,7 @@ class ElementwiseKernel final : public Kernel {
     }
   }
 
+  bool takes_any_strides() const override { return true; }
   std::string variant(const Call& /*call*/) const override { return variant_; }
 
  private:

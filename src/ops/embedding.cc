@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/kernel.h"
+#include "ops/attention_util.h"
 #include "ops/infer_util.h"
 #include "ops/reference_util.h"
 
@@ -53,12 +54,13 @@ class EmbeddingKernel final : public Kernel {
   }
   void run(const Call& call, int /*phase*/, int64_t begin, int64_t end,
            std::byte* /*scratch*/) const noexcept override {
+    const TensorView& ids = call.inputs[0];
     const TensorView& out = call.outputs[0];
     const int64_t width = table_->row_elems();
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = call.inputs[0].dtype == DType::kI64 ? call.inputs[0].as<const int64_t>()[i]
-                                                             : call.inputs[0].as<const int32_t>()[i];
-      float* row = out.as<float>() + i * width;
+      const int64_t at = leading_offset(ids, ids.rank, i);
+      const int64_t id = ids.dtype == DType::kI64 ? ids.as<const int64_t>()[at] : ids.as<const int32_t>()[at];
+      float* row = out.as<float>() + leading_offset(out, out.rank - 1, i);
       if (id >= 0 && id < table_->num_rows()) {
         table_->decode_row(id, row);
       } else {

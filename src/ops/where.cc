@@ -41,6 +41,7 @@ class WhereKernel final : public Kernel {
       for (int64_t i = 0; i < n; ++i) result[i] = cond[i * cond_stride] != 0 ? a[i * a_stride] : b[i * b_stride];
     }
   }
+  bool takes_any_strides() const override { return true; }
   std::string variant(const Call& /*call*/) const override { return "where_f32"; }
 };
 

@@ -152,6 +152,7 @@ class FallbackKernel final : public Kernel {
     }
   }
 
+  bool takes_any_strides() const override { return true; }
   std::string variant(const Call&) const override { return op_name_ + "/definition"; }
 
  private:

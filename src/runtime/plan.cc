@@ -62,14 +62,13 @@ void Plan::add_slots(const BufferPlan& buffers) {
 }
 
 TensorView Plan::view_of(const Slot& slot, const std::vector<int64_t>& dims, const std::vector<TensorView>& views,
-                         const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs,
+                         const std::vector<TensorView>& inputs, const std::vector<std::byte*>& outputs,
                          std::byte* arena) const {
-  std::vector<int64_t> shape;
-  for (int index : slot.dims) shape.push_back(dims[static_cast<size_t>(index)]);
+  const std::vector<int64_t> shape = shape_of(slot, dims);
   const DType dtype = slot.value->type().dtype;
   switch (slot.place) {
     case Place::kInput:
-      return TensorView::dense(inputs[static_cast<size_t>(slot.where)], dtype, shape);
+      return inputs[static_cast<size_t>(slot.where)];
     case Place::kOutput:
       return TensorView::dense(outputs[static_cast<size_t>(slot.where)], dtype, shape);
     case Place::kArena:
@@ -94,8 +93,26 @@ TensorView Plan::view_of(const Slot& slot, const std::vector<int64_t>& dims, con
   return view;
 }
 
-Frame Plan::resolve(const Bindings& bindings, const std::vector<std::byte*>& inputs,
-                    const std::vector<std::byte*>& outputs, std::byte* arena) const {
+bool Plan::needs_contiguous(size_t input) const {
+  // Uses of the input and of its transposes.
+  std::vector<const Value*> seen{program_.graph().inputs().at(input)};
+  for (size_t i = 0; i < seen.size(); ++i) {
+    for (const Use& use : seen[i]->uses()) {
+      if (!aliases_input(*use.node)) continue;
+      if (use.node->is("reshape")) return true;
+      seen.push_back(use.node->output());
+    }
+  }
+  return false;
+}
+
+std::vector<int64_t> Plan::shape_of(const Slot& slot, const std::vector<int64_t>& dims) const {
+  std::vector<int64_t> shape;
+  for (int index : slot.dims) shape.push_back(dims[static_cast<size_t>(index)]);
+  return shape;
+}
+
+std::vector<int64_t> Plan::eval_dims(const Bindings& bindings) const {
   for (const auto& [symbol, value] : bindings) {
     const auto limit = largest_.find(symbol);
     require(limit != largest_.end() && value <= limit->second, Code::kInternal, "[plan] ", symbol, " = ", value,
@@ -103,6 +120,39 @@ Frame Plan::resolve(const Bindings& bindings, const std::vector<std::byte*>& inp
   }
   std::vector<int64_t> dims;
   for (const Dim& dim : dims_) dims.push_back(dim.eval(bindings));
+  return dims;
+}
+
+void Plan::check_input(size_t index, const TensorView& view, const std::vector<int64_t>& dims) const {
+  const Value* input = program_.graph().inputs()[index];
+  if (input->type().dtype == DType::kState) return;
+  const std::vector<int64_t> shape = shape_of(slots_[static_cast<size_t>(slot_of(input))], dims);
+  const std::span<const int64_t> actual(view.shape.data(), static_cast<size_t>(view.rank));
+  require(view.dtype == input->type().dtype && std::equal(actual.begin(), actual.end(), shape.begin(), shape.end()),
+          Code::kInvalidArgument, "[plan] input ", input->name(), ": dtype or shape differs from ", input->type().str(),
+          " of the graph");
+  require(view.contiguous() || !needs_contiguous(index), Code::kInvalidArgument, "[plan] input ", input->name(),
+          ": strided, but a reshape reads it in place; pass a contiguous copy");
+}
+
+Frame Plan::resolve(const Bindings& bindings, const std::vector<std::byte*>& inputs,
+                    const std::vector<std::byte*>& outputs, std::byte* arena) const {
+  const std::vector<int64_t> dims = eval_dims(bindings);
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Value* input = program_.graph().inputs().at(i);
+    views.push_back(
+        TensorView::dense(inputs[i], input->type().dtype, shape_of(slots_[static_cast<size_t>(slot_of(input))], dims)));
+  }
+  return resolve(bindings, views, outputs, arena);
+}
+
+Frame Plan::resolve(const Bindings& bindings, const std::vector<TensorView>& inputs,
+                    const std::vector<std::byte*>& outputs, std::byte* arena) const {
+  const std::vector<int64_t> dims = eval_dims(bindings);
+  require(inputs.size() == program_.graph().inputs().size(), Code::kInvalidArgument, "[plan] ", inputs.size(),
+          " inputs, the graph has ", program_.graph().inputs().size());
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i], dims);
   std::vector<TensorView> views;
   views.reserve(slots_.size());
   for (const Slot& slot : slots_) views.push_back(view_of(slot, dims, views, inputs, outputs, arena));

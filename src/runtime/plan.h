@@ -38,6 +38,12 @@ class Plan {
   // (null for state values; dense). `bindings` may not exceed `largest`.
   Frame resolve(const Bindings& bindings, const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs,
                 std::byte* arena) const;
+  // The same with inputs of any strides (0 too) where the program was made for strided_inputs. kInvalidArgument where a
+  // view has another dtype or shape than its input, or is not contiguous though needs_contiguous() says so.
+  Frame resolve(const Bindings& bindings, const std::vector<TensorView>& inputs, const std::vector<std::byte*>& outputs,
+                std::byte* arena) const;
+  // True where a reshape reads this input in place.
+  bool needs_contiguous(size_t input) const;
 
  private:
   enum class Place { kNone, kInput, kOutput, kConstant, kArena, kAlias };
@@ -54,8 +60,11 @@ class Plan {
   int intern(const Dim& dim);
   void add_slot(const Value* value, Place place, int64_t where);
   void add_slots(const BufferPlan& buffers);
+  std::vector<int64_t> eval_dims(const Bindings& bindings) const;
+  std::vector<int64_t> shape_of(const Slot& slot, const std::vector<int64_t>& dims) const;
+  void check_input(size_t index, const TensorView& view, const std::vector<int64_t>& dims) const;
   TensorView view_of(const Slot& slot, const std::vector<int64_t>& dims, const std::vector<TensorView>& views,
-                     const std::vector<std::byte*>& inputs, const std::vector<std::byte*>& outputs,
+                     const std::vector<TensorView>& inputs, const std::vector<std::byte*>& outputs,
                      std::byte* arena) const;
 
   const Program& program_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "runtime/dense_kernel.h"
 #include "runtime/fallback_kernel.h"
 
 namespace atb {
@@ -20,6 +21,7 @@ Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore
                 device.name(), " has no kernel for it");
         kernel = make_fallback_kernel(*node);
       }
+      kernel = with_dense_rows(std::move(kernel), *node, options.strided_inputs);
       indices.push_back(static_cast<int>(items_.size()));
       items_.push_back({node, std::move(kernel)});
     }

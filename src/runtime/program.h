@@ -16,6 +16,7 @@ namespace atb {
 struct ProgramOptions {
   Precision precision = Precision::kExact;
   const KvLayout* kv = nullptr;  // needed where the graph has state operators
+  bool strided_inputs = false;   // graph inputs may come with any strides (Plan::resolve on views)
 };
 
 class Program {
