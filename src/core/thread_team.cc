@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread team: workers that spin briefly, then yield, then park until the next run; barriers without locks.
+// Thread team: workers that spin briefly, then yield, then park until the next run.
 #include "core/thread_team.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr size_t kCacheLine = 64;
-// Pauses before the first yield. A pause is 10-60 ns, so this covers the usual wait at a barrier (a few us).
+// Pauses before the first yield. A pause is 10-60 ns, so this covers the usual wait for a run (a few us).
 constexpr int kSpins = 300;
 // With more threads than CPUs the one waited for is likely not running: give the CPU away almost at once.
 constexpr int kSpinsOversubscribed = 20;
@@ -44,21 +44,23 @@ class alignas(kCacheLine) Epoch {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) value_.notify_all();
   }
 
-  void wait_past(uint32_t seen, int spins) {
+  // Returns true if the thread has slept.
+  bool wait_past(uint32_t seen, int spins) {
     for (int i = 0; i < spins; ++i) {
-      if (now() != seen) return;
+      if (now() != seen) return false;
       cpu_pause();
     }
     const auto start = std::chrono::steady_clock::now();
     do {
       for (int i = 0; i < 8; ++i) {
-        if (now() != seen) return;
+        if (now() != seen) return false;
         sched_yield();
       }
     } while (std::chrono::steady_clock::now() - start < kYieldTime);
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     value_.wait(seen, std::memory_order_seq_cst);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    return true;
   }
 
  private:
@@ -80,16 +82,21 @@ int affinity_cpus() {
 
 }  // namespace
 
-int available_cpus() {
+int available_cpus() { return available_cpus_under({}); }
+
+int available_cpus_under(const CgroupPaths& paths) {
   const int cpus = affinity_cpus();
-  const auto quota = cgroup_cpu_quota();
+  const auto quota = cgroup_cpu_quota(paths);
   if (!quota || *quota >= cpus) return cpus;
   return std::max(1, static_cast<int>(std::ceil(*quota)));
 }
 
 struct ThreadTeam::Impl {
   explicit Impl(int count)
-      : threads(count), spins(count > available_cpus() ? kSpinsOversubscribed : kSpins), owner(getpid()) {}
+      : threads(count),
+        spins(count > available_cpus() ? kSpinsOversubscribed : kSpins),
+        owner(getpid()),
+        parked(static_cast<size_t>(count)) {}
 
   void work(int worker) noexcept;
   void stop_and_join();
@@ -105,14 +112,17 @@ struct ThreadTeam::Impl {
   Epoch start;  // advanced by the caller for each run, and to stop
   Epoch done;   // advanced by the last worker of a run
   alignas(kCacheLine) std::atomic<int> unfinished{0};
-  alignas(kCacheLine) std::atomic<int> arrived{0};
-  Epoch meeting;  // advanced by the last member to arrive at a barrier
+  // Whether each worker slept before its latest run; on a cache line of its own.
+  struct alignas(kCacheLine) Parked {
+    bool value = false;
+  };
+  std::vector<Parked> parked;
 };
 
 void ThreadTeam::Impl::work(int worker) noexcept {
   pthread_setname_np(pthread_self(), ("atb-" + std::to_string(worker)).c_str());
   for (uint32_t seen = 0;; ++seen) {
-    start.wait_past(seen, spins);
+    parked[static_cast<size_t>(worker)].value = start.wait_past(seen, spins);
     if (stop) return;
     (*body)(worker);
     if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) done.advance();
@@ -173,16 +183,8 @@ void ThreadTeam::run(const std::function<void(int worker)>& body) {
   impl.running.store(false, std::memory_order_release);
 }
 
-void ThreadTeam::barrier() noexcept {
-  Impl& impl = *impl_;
-  if (impl.threads == 1) return;
-  const uint32_t seen = impl.meeting.now();  // cannot advance before we arrive
-  if (impl.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == impl.threads) {
-    impl.arrived.store(0, std::memory_order_relaxed);  // published by the advance
-    impl.meeting.advance();
-  } else {
-    impl.meeting.wait_past(seen, impl.spins);
-  }
+bool ThreadTeam::was_parked(int worker) const noexcept {
+  return worker > 0 && impl_->parked[static_cast<size_t>(worker)].value;
 }
 
 void ThreadTeam::parallel_for(int64_t units, const std::function<void(int64_t begin, int64_t end, int worker)>& fn) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team of threads that runs one function on every member and meets at barriers.
+// A team of threads that runs one function on every member.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,12 @@
 
 namespace atb {
 
+struct CgroupPaths;
+
 // CPUs this process may use: affinity mask, capped by the cgroup (v1 or v2) CPU quota rounded up; at least 1.
 int available_cpus();
+// The same under control groups found elsewhere, for tests.
+int available_cpus_under(const CgroupPaths& paths);
 
 // The calling thread is member 0. Waiting spins briefly (200-500 pauses), then yields, then (idle team) parks.
 // After fork the child's copy has no workers: run() there throws kFailedPrecondition at once.
@@ -24,8 +28,8 @@ class ThreadTeam {
   // Runs body(worker) on every member, the caller as worker 0; returns when all have finished. body must not throw.
   // One run at a time: callers serialize (kFailedPrecondition on re-entry).
   void run(const std::function<void(int worker)>& body);
-  // Only inside run(): all members meet. All must call it equally often.
-  void barrier() noexcept;
+  // Inside run(), by that worker: whether it slept before this run and had to be woken by the system.
+  bool was_parked(int worker) const noexcept;
   // Splits [0, units) over the members; fn(begin, end, worker). For load-time work. fn may throw: first error rethrown.
   void parallel_for(int64_t units, const std::function<void(int64_t begin, int64_t end, int worker)>& fn);
 

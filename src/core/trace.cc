@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
+#include <tuple>
 
 #include "core/error.h"
 
@@ -60,50 +61,83 @@ size_t Trace::dropped() const noexcept { return claimed_.load(std::memory_order_
 
 void Trace::clear() noexcept { claimed_.store(0, std::memory_order_relaxed); }
 
-// Of each label, the start of its events up to "args":{ and what is constant in there.
-std::vector<std::string> Trace::label_fragments() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> fragments(numbers_.size());
-  for (const auto& [label, number] : numbers_) {
-    std::string& text = fragments[number];
-    text =
-        "{\"ph\":\"X\",\"pid\":1,\"name\":" + quoted(label.name) + ",\"cat\":" + quoted(label.category) + ",\"args\":{";
-    std::string separator;
-    const auto add = [&](const char* key, const std::string& value) {
-      text += separator + "\"" + key + "\":" + value;
-      separator = ",";
-    };
-    if (label.layer >= 0) add("layer", std::to_string(label.layer));
-    if (!label.op.empty()) add("op", quoted(label.op));
-    if (!label.variant.empty()) add("variant", quoted(label.variant));
-  }
-  return fragments;
+std::vector<TraceEvent> Trace::events() const {
+  const size_t known = labels().size();
+  std::vector<TraceEvent> result(events_.get(), events_.get() + size());
+  std::erase_if(result, [&](const TraceEvent& event) { return event.label >= known; });  // not numbers of intern()
+  std::sort(result.begin(), result.end(), [](const TraceEvent& a, const TraceEvent& b) {
+    return std::tuple(a.worker, a.begin_ns, -a.duration_ns) < std::tuple(b.worker, b.begin_ns, -b.duration_ns);
+  });
+  return result;
 }
 
+std::vector<TraceLabel> Trace::labels() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<TraceLabel> labels(numbers_.size());
+  for (const auto& [label, number] : numbers_) labels[number] = label;
+  return labels;
+}
+
+namespace {
+
+// The start of a label's events up to "args":{ and what is constant in there.
+std::string fragment_of(const TraceLabel& label) {
+  std::string text =
+      "{\"ph\":\"X\",\"pid\":1,\"name\":" + quoted(label.name) + ",\"cat\":" + quoted(label.category) + ",\"args\":{";
+  std::string separator;
+  const auto add = [&](const char* key, const std::string& value) {
+    text += separator + "\"" + key + "\":" + value;
+    separator = ",";
+  };
+  if (label.layer >= 0) add("layer", std::to_string(label.layer));
+  if (!label.op.empty()) add("op", quoted(label.op));
+  if (!label.variant.empty()) add("variant", quoted(label.variant));
+  return text;
+}
+
+void write_thread_name(std::ostream& out, int32_t worker) {
+  out << ",\n"
+      << R"({"ph":"M","pid":1,"tid":)" << worker << R"(,"name":"thread_name","args":{"name":"worker )" << worker
+      << (worker == 0 ? " (caller)" : "") << "\"}}";
+}
+
+// One end of the arrow from the launch of a step (ph = s, on worker 0) to a worker that it wakes (ph = f).
+void write_flow(std::ostream& out, char phase, size_t id, int32_t worker, int64_t ns) {
+  out << ",\n"
+      << R"({"ph":")" << phase << R"(","pid":1,"name":"launch","cat":"launch","id":)" << id << ",\"tid\":" << worker
+      << ",\"ts\":" << microseconds(ns) << (phase == 'f' ? ",\"bp\":\"e\"}" : "}");
+}
+
+}  // namespace
+
 void Trace::write(std::ostream& out) const {
-  const std::vector<std::string> fragments = label_fragments();
-  const size_t count = size();
+  std::vector<std::string> fragments;
+  std::vector<bool> wakes;
+  for (const TraceLabel& label : labels()) {
+    fragments.push_back(fragment_of(label));
+    wakes.push_back(label.category == "wake");
+  }
+  const std::vector<TraceEvent> sorted = events();
   int64_t origin = std::numeric_limits<int64_t>::max();
   std::set<int32_t> workers;
-  for (size_t i = 0; i < count; ++i) {
-    origin = std::min(origin, events_[i].begin_ns);
-    workers.insert(events_[i].worker);
+  std::vector<int64_t> launches;  // of the wake-ups, in the order of the events
+  for (const TraceEvent& event : sorted) {
+    origin = std::min(origin, event.begin_ns);
+    workers.insert(event.worker);
+    if (wakes[event.label]) launches.push_back(event.begin_ns);
   }
   out << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped_events\":" << dropped() << "},\"traceEvents\":[\n"
       << R"({"ph":"M","pid":1,"name":"process_name","args":{"name":"atb"}})";
-  for (const int32_t worker : workers) {
-    out << ",\n"
-        << R"({"ph":"M","pid":1,"tid":)" << worker << R"(,"name":"thread_name","args":{"name":"worker )" << worker
-        << "\"}}";
-  }
-  for (size_t i = 0; i < count; ++i) {
-    const Event& event = events_[i];
-    if (event.label >= fragments.size()) continue;  // not a number that intern() gave
+  for (const int32_t worker : workers) write_thread_name(out, worker);
+  for (size_t i = 0; i < launches.size(); ++i) write_flow(out, 's', i, 0, launches[i] - origin);
+  size_t arrow = 0;
+  for (const TraceEvent& event : sorted) {
     const std::string& fragment = fragments[event.label];
     out << ",\n" << fragment;
     if (event.rows >= 0) out << (fragment.back() == '{' ? "" : ",") << "\"rows\":" << event.rows;
     out << "},\"tid\":" << event.worker << ",\"ts\":" << microseconds(event.begin_ns - origin)
         << ",\"dur\":" << microseconds(event.duration_ns) << '}';
+    if (wakes[event.label]) write_flow(out, 'f', arrow++, event.worker, event.begin_ns - origin);
   }
   out << "\n]}\n";
 }

@@ -16,12 +16,20 @@ namespace atb {
 
 // What events of one kind have in common.
 struct TraceLabel {
-  std::string name;      // shown on the bar: the node's name
-  std::string category;  // "kernel", "step", "sample", ...
-  std::string op;        // operator; empty: left out
-  std::string variant;   // the code that ran, as Kernel::variant says; empty: left out
-  int layer = -1;        // -1: left out
+  std::string name;          // shown on the bar: the node's name
+  std::string category;      // "kernel", "step", "sample", ...
+  std::string op = {};       // operator; empty: left out
+  std::string variant = {};  // the code that ran, as Kernel::variant says; empty: left out
+  int layer = -1;            // -1: left out
   friend auto operator<=>(const TraceLabel&, const TraceLabel&) = default;
+};
+
+struct TraceEvent {
+  int64_t begin_ns;
+  int64_t duration_ns;
+  int64_t rows;    // -1: not given
+  uint32_t label;  // index into Trace::labels()
+  int32_t worker;
 };
 
 // A bounded record of events. Off it costs one relaxed load; on, an event takes a slot of a buffer made beforehand
@@ -45,18 +53,13 @@ class Trace {
   size_t size() const noexcept;
   size_t dropped() const noexcept;
   void clear() noexcept;
+  std::vector<TraceEvent> events() const;  // by worker, then by time, an enclosing event before those inside it
+  std::vector<TraceLabel> labels() const;  // by number
   void write(std::ostream& out) const;
   void save(const std::string& path) const;  // kNotFound when the file cannot be opened, kDataLoss when writing fails
 
  private:
-  struct Event {
-    int64_t begin_ns;
-    int64_t duration_ns;
-    int64_t rows;
-    uint32_t label;
-    int32_t worker;
-  };
-  std::vector<std::string> label_fragments() const;
+  using Event = TraceEvent;
   const size_t capacity_;
   std::atomic<bool> enabled_{false};
   std::atomic<size_t> claimed_{0};  // slots asked for; those beyond the capacity were dropped

@@ -17,6 +17,11 @@ size_t aligned(size_t bytes) { return align_up(bytes, kMemoryAlignment); }
 // get one part a worker.
 constexpr int64_t kPartsPerWorker = 8;
 
+// Cutting work below this cost (see Kernel::cost; some 2 us) takes longer than it saves: one worker does it.
+constexpr double kSmallestPart = 32768;
+
+const std::string kWaitFor = "wait for ";
+
 // Pauses before the core is given to whoever may be holding a part; few where there are more threads than cores.
 constexpr int kSpins = 300;
 constexpr int kSpinsOversubscribed = 20;
@@ -48,17 +53,21 @@ void Executor::reserve_scratch(const Program& program, Frame& frame) {
   for (size_t i = 0; i < frame.items.size(); ++i) frame.items[i].call.scratch = scratch_.data() + offset[i];
 }
 
+int64_t Executor::parts_of(const Kernel& kernel, const Call& call, int phase, int64_t units) const {
+  const int64_t wanted = team_.size() * (kernel.wants_whole_range(call, phase) ? 1 : kPartsPerWorker);
+  const double worthwhile = std::max(1.0, kernel.cost(call, phase) / kSmallestPart);
+  const int64_t most = worthwhile < static_cast<double>(wanted) ? static_cast<int64_t>(worthwhile) : wanted;
+  return std::min(units, most);
+}
+
 void Executor::add_task(const Kernel& kernel, const Call& call, int item, int phase) {
   const int64_t units = phase < kernel.phases() ? kernel.units(call, phase) : 0;
   if (units == 0) return;
-  const int64_t wanted = team_.size() * (kernel.wants_whole_range(call, phase) ? 1 : kPartsPerWorker);
-  bool last = true;
-  for (int later = phase + 1; later < kernel.phases(); ++later) last = last && kernel.units(call, later) == 0;
-  tasks_.push_back({item, phase, units, std::min(units, wanted), last});
+  tasks_.push_back({item, phase, units, parts_of(kernel, call, phase, units), kernel.cost(call, phase)});
 }
 
-// Phase p of all nodes of a stage forms one group; the next group starts after a barrier. Phases without units are left
-// out, and their barriers with them.
+// Phase p of all nodes of a stage forms one group, the largest task first, so that small ones fill up its end; the next
+// group starts when all parts of this one are done. Phases without units are left out.
 void Executor::list_tasks(const Program& program, const Frame& frame) {
   tasks_.clear();
   groups_.clear();
@@ -71,7 +80,10 @@ void Executor::list_tasks(const Program& program, const Frame& frame) {
         const size_t i = static_cast<size_t>(index);
         add_task(*program.items()[i].kernel, frame.items[i].call, index, phase);
       }
-      if (begin < tasks_.size()) groups_.emplace_back(begin, tasks_.size());
+      if (begin == tasks_.size()) continue;
+      std::stable_sort(tasks_.begin() + static_cast<std::ptrdiff_t>(begin), tasks_.end(),
+                       [](const Task& a, const Task& b) { return a.cost > b.cost; });
+      groups_.emplace_back(begin, tasks_.size());
     }
   }
   if (num_cursors_ < tasks_.size()) {
@@ -98,16 +110,17 @@ void Executor::prepare(const Program& program, Frame& frame, std::span<const Seq
 }
 
 // Takes parts of the task until none is left. Whoever is free takes them: a worker that the system holds back is waited
-// for only while it is inside a part.
-void Executor::run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept {
+// for only while it is inside a part. Returns how many parts this worker has run.
+int64_t Executor::run_parts(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor,
+                            int worker) noexcept {
   std::byte* scratch = worker_scratch_[static_cast<size_t>(worker)].data();
   if (team_.size() == 1) {
     kernel.run(call, task.phase, 0, task.units, scratch);
-    return;
+    return 1;
   }
-  for (;;) {
+  for (int64_t taken = 0;; ++taken) {
     const int64_t part = cursor.next.fetch_add(1, std::memory_order_relaxed);
-    if (part >= task.parts) return;
+    if (part >= task.parts) return taken;
     const int64_t begin = task.units * part / task.parts;
     const int64_t end = task.units * (part + 1) / task.parts;
     kernel.run(call, task.phase, begin, end, scratch);
@@ -115,60 +128,85 @@ void Executor::run_task(const Kernel& kernel, const Call& call, const Task& task
   }
 }
 
+void Executor::run_task(const Program& program, const Frame& frame, size_t task, int worker, Trace* trace) noexcept {
+  const size_t item = static_cast<size_t>(tasks_[task].item);
+  const Kernel& kernel = *program.items()[item].kernel;
+  const Call& call = frame.items[item].call;
+  const int64_t begin_ns = trace == nullptr ? 0 : Trace::now_ns();
+  const int64_t taken = run_parts(kernel, call, tasks_[task], cursors_[task], worker);
+  if (trace == nullptr || taken == 0) return;
+  const int64_t rows = call.outputs.empty() ? -1 : call.outputs[0].rows();
+  trace->record(labels_[item].work, begin_ns, Trace::now_ns(), worker, rows);
+}
+
 // Returns when every part of the task has been run, by whomever.
-void Executor::wait_for(const Task& task, const Cursor& cursor) const noexcept {
+void Executor::wait_for(size_t task, int worker, Trace* trace) noexcept {
   if (team_.size() == 1) return;
-  for (int spins = 0; cursor.done.load(std::memory_order_acquire) < task.parts; ++spins) {
+  const int64_t parts = tasks_[task].parts;
+  const Cursor& cursor = cursors_[task];
+  if (cursor.done.load(std::memory_order_acquire) == parts) return;
+  const int64_t begin_ns = trace == nullptr ? 0 : Trace::now_ns();
+  for (int spins = 0; cursor.done.load(std::memory_order_acquire) < parts; ++spins) {
     if (spins < spins_) {
       cpu_pause();
     } else {
       std::this_thread::yield();
     }
   }
+  if (trace == nullptr) return;
+  trace->record(labels_[static_cast<size_t>(tasks_[task].item)].wait, begin_ns, Trace::now_ns(), worker);
 }
 
 void Executor::work(const Program& program, const Frame& frame, int worker, Trace* trace) {
-  const bool traced = trace != nullptr && worker == 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const auto [begin, end] = groups_[g];
-    for (size_t t = begin; t < end; ++t) {
-      const size_t index = static_cast<size_t>(tasks_[t].item);
-      if (traced && begin_ns_[index] == 0) begin_ns_[index] = Trace::now_ns();
-      run_task(*program.items()[index].kernel, frame.items[index].call, tasks_[t], cursors_[t], worker);
-    }
-    for (size_t t = begin; t < end; ++t) wait_for(tasks_[t], cursors_[t]);
-    if (!traced) continue;
-    for (size_t t = begin; t < end; ++t) {
-      if (!tasks_[t].last) continue;
-      const size_t index = static_cast<size_t>(tasks_[t].item);
-      const std::vector<TensorView>& outputs = frame.items[index].outputs;
-      trace->record(labels_[index], begin_ns_[index], Trace::now_ns(), worker,
-                    outputs.empty() ? -1 : outputs[0].rows());
-    }
+  if (trace != nullptr && worker > 0) {
+    trace->record(team_.was_parked(worker) ? parked_label_ : wake_label_, launch_ns_, Trace::now_ns(), worker);
+  }
+  for (const auto& [begin, end] : groups_) {
+    for (size_t t = begin; t < end; ++t) run_task(program, frame, t, worker, trace);
+    for (size_t t = begin; t < end; ++t) wait_for(t, worker, trace);
   }
 }
 
 // Names each node and the code that will run for it in this step.
 void Executor::label_items(const Program& program, const Frame& frame, Trace& trace) {
+  wake_label_ = trace.intern({.name = "wake-up", .category = "wake"});
+  parked_label_ = trace.intern({.name = "wake-up from park", .category = "wake"});
+  finish_label_ = trace.intern({.name = "last worker", .category = "wait"});
   labels_.clear();
-  begin_ns_.assign(program.items().size(), 0);
   for (size_t i = 0; i < program.items().size(); ++i) {
     const Program::Item& item = program.items()[i];
-    labels_.push_back(trace.intern({.name = item.node->name(),
-                                    .category = "node",
-                                    .op = item.node->op_name(),
-                                    .variant = item.kernel->variant(frame.items[i].call),
-                                    .layer = item.node->layer()}));
+    const TraceLabel label{.name = item.node->name(),
+                           .category = "node",
+                           .op = item.node->op_name(),
+                           .variant = item.kernel->variant(frame.items[i].call),
+                           .layer = item.node->layer()};
+    const uint32_t work = trace.intern(label);
+    const uint32_t wait = trace.intern({.name = kWaitFor + label.name, .category = "wait", .layer = label.layer});
+    labels_.push_back({work, wait});
   }
 }
 
 void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace) {
-  prepare(program, frame, sequences);
   if (trace != nullptr && !trace->enabled()) trace = nullptr;
-  if (trace != nullptr) label_items(program, frame, *trace);
-  team_.run([&](int worker) { work(program, frame, worker, trace); });
+  prepare(program, frame, sequences);
+  if (trace == nullptr) {
+    team_.run([&](int worker) { work(program, frame, worker, nullptr); });
+  } else {
+    run_traced(program, frame, *trace);
+  }
   require(!fault_.load(), Code::kInternal, "[executor] ", program.graph().name(),
           ": a kernel could not finish; the step is discarded");
+}
+
+void Executor::run_traced(const Program& program, const Frame& frame, Trace& trace) {
+  label_items(program, frame, trace);
+  launch_ns_ = Trace::now_ns();
+  int64_t finished_ns = 0;  // when the caller had done its part
+  team_.run([&](int worker) {
+    work(program, frame, worker, &trace);
+    if (worker == 0) finished_ns = Trace::now_ns();
+  });
+  if (team_.size() > 1) trace.record(finish_label_, finished_ns, Trace::now_ns(), 0);
 }
 
 size_t Executor::scratch_bytes() const {

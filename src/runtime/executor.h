@@ -34,7 +34,7 @@ class Executor {
     int phase;
     int64_t units;
     int64_t parts;  // what the units are cut into; workers take one at a time
-    bool last;      // no later phase of its node has units
+    double cost;    // of all units
   };
   // Parts of a task that are taken and that are finished, alone on their cache lines.
   struct Cursor {
@@ -44,13 +44,15 @@ class Executor {
 
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
   void reserve_scratch(const Program& program, Frame& frame);
+  int64_t parts_of(const Kernel& kernel, const Call& call, int phase, int64_t units) const;
   void add_task(const Kernel& kernel, const Call& call, int item, int phase);
   void list_tasks(const Program& program, const Frame& frame);
   void label_items(const Program& program, const Frame& frame, Trace& trace);
+  void run_traced(const Program& program, const Frame& frame, Trace& trace);
   void work(const Program& program, const Frame& frame, int worker, Trace* trace);
-  void run_task(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
-
-  void wait_for(const Task& task, const Cursor& cursor) const noexcept;
+  int64_t run_parts(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
+  void run_task(const Program& program, const Frame& frame, size_t task, int worker, Trace* trace) noexcept;
+  void wait_for(size_t task, int worker, Trace* trace) noexcept;
 
   ThreadTeam& team_;
   const int spins_;
@@ -60,8 +62,16 @@ class Executor {
   size_t num_cursors_ = 0;
   AlignedBuffer scratch_;                      // shared by the phases of a stage's nodes
   std::vector<AlignedBuffer> worker_scratch_;  // one a worker
-  std::vector<uint32_t> labels_;               // trace labels by item, while tracing
-  std::vector<int64_t> begin_ns_;              // when worker 0 came to an item, while tracing
+  // While tracing: labels of each item's work and of waiting for it, and when the workers were launched.
+  struct ItemLabels {
+    uint32_t work;
+    uint32_t wait;
+  };
+  std::vector<ItemLabels> labels_;
+  uint32_t wake_label_ = 0;
+  uint32_t parked_label_ = 0;
+  uint32_t finish_label_ = 0;
+  int64_t launch_ns_ = 0;
   std::atomic<bool> fault_{false};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread team: every member runs, barriers order memory, parked teams wake, errors and forks end at once.
+// Thread team: every member runs, parked teams wake, errors and forks end at once.
 #include "core/thread_team.h"
 
 #include <gtest/gtest.h>
@@ -52,26 +52,6 @@ TEST(ThreadTeam, DefaultCountIsWhatTheProcessMayUse) {
   EXPECT_EQ(ThreadTeam().size(), available_cpus());
 }
 
-// Each member writes its slot, meets, and reads its neighbour's: wrong unless the barrier orders both.
-TEST(ThreadTeam, BarrierOrdersWritesAlsoWhenOversubscribed) {
-  for (int threads : {2, 3, 16}) {
-    ThreadTeam team(threads);
-    const size_t n = static_cast<size_t>(threads);
-    std::vector<int> slots(n, -1);
-    std::atomic<int> wrong{0};
-    team.run([&](int worker) {
-      const size_t self = static_cast<size_t>(worker);
-      for (int round = 0; round < 500; ++round) {
-        slots[self] = round;
-        team.barrier();
-        if (slots[(self + 1) % n] != round) wrong.fetch_add(1);
-        team.barrier();
-      }
-    });
-    EXPECT_EQ(wrong.load(), 0) << threads << " threads";
-  }
-}
-
 TEST(ThreadTeam, ParkedWorkersWake) {
   ThreadTeam team(3);
   std::atomic<int> calls{0};
@@ -82,16 +62,23 @@ TEST(ThreadTeam, ParkedWorkersWake) {
   EXPECT_EQ(calls.load(), 15);
 }
 
-TEST(ThreadTeam, ParkedCallerAndBarrierWake) {
+TEST(ThreadTeam, ParkedCallerWakes) {
   ThreadTeam team(3);
-  std::atomic<int> after{0};
+  std::atomic<int> finished{0};
   team.run([&](int worker) {
-    if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    team.barrier();
     if (worker == 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    after.fetch_add(1);
+    finished.fetch_add(1);
   });
-  EXPECT_EQ(after.load(), 3);
+  EXPECT_EQ(finished.load(), 3);
+}
+
+TEST(ThreadTeam, KnowsWhoWasParked) {
+  ThreadTeam team(2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // far longer than a worker waits before it parks
+  std::vector<int> parked(2, -1);
+  team.run([&](int worker) { parked[static_cast<size_t>(worker)] = team.was_parked(worker) ? 1 : 0; });
+  EXPECT_EQ(parked[0], 0);  // the caller
+  EXPECT_EQ(parked[1], 1);
 }
 
 TEST(ThreadTeam, ParallelForCoversEachUnitOnce) {

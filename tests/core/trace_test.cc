@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -38,15 +41,51 @@ TEST(Trace, WritesWhatWasRecorded) {
   trace.record(step, 4'999'999'000, 5'000'003'000, 0);
   const auto events = events_of(trace);
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].at("name"), "q");
-  EXPECT_EQ(events[0].at("cat"), "kernel");
-  EXPECT_EQ(events[0].at("tid"), 1);
-  EXPECT_DOUBLE_EQ(events[0].at("ts").get<double>(), 1.001);  // from the earliest begin, in microseconds
-  EXPECT_DOUBLE_EQ(events[0].at("dur").get<double>(), 2.5);
-  EXPECT_EQ(events[0].at("args"),
+  EXPECT_DOUBLE_EQ(events[0].at("ts").get<double>(), 0.0);  // worker 0 first
+  EXPECT_TRUE(events[0].at("args").empty());
+  EXPECT_EQ(events[1].at("name"), "q");
+  EXPECT_EQ(events[1].at("cat"), "kernel");
+  EXPECT_EQ(events[1].at("tid"), 1);
+  EXPECT_DOUBLE_EQ(events[1].at("ts").get<double>(), 1.001);  // from the earliest begin, in microseconds
+  EXPECT_DOUBLE_EQ(events[1].at("dur").get<double>(), 2.5);
+  EXPECT_EQ(events[1].at("args"),
             nlohmann::json({{"layer", 3}, {"op", "linear"}, {"variant", "linear_f32_rows1/AVX2"}, {"rows", 7}}));
-  EXPECT_DOUBLE_EQ(events[1].at("ts").get<double>(), 0.0);
-  EXPECT_TRUE(events[1].at("args").empty());
+}
+
+TEST(Trace, EventsComeByWorkerAndTimeTheEnclosingOneFirst) {
+  Trace trace;
+  trace.enable();
+  const uint32_t inner = trace.intern({"inner", "node"}), outer = trace.intern({"outer", "step"});
+  trace.record(inner, 30, 40, 1);
+  trace.record(inner, 20, 25, 0);
+  trace.record(inner, 10, 15, 0);
+  trace.record(outer, 10, 50, 0);  // recorded when it ends, as a step is
+  std::vector<std::string> order;
+  for (const auto& event : events_of(trace)) order.push_back(event.at("name").get<std::string>());
+  EXPECT_EQ(order, (std::vector<std::string>{"outer", "inner", "inner", "inner"}));
+  EXPECT_EQ(trace.events()[1].begin_ns, 10);
+  EXPECT_EQ(trace.events()[3].worker, 1);
+}
+
+TEST(Trace, AnArrowLeadsFromTheLaunchToEveryWorkerThatWakes) {
+  Trace trace;
+  trace.enable();
+  const uint32_t wake = trace.intern({"wake-up", "wake"});
+  trace.record(wake, 100, 300, 1);
+  trace.record(wake, 100, 400, 2);
+  std::ostringstream out;
+  trace.write(out);
+  std::map<int, std::vector<std::pair<std::string, int>>> arrows;  // by id: end and thread
+  const nlohmann::json document = nlohmann::json::parse(out.str());
+  for (const auto& event : document.at("traceEvents")) {
+    if (event.at("ph") == "s" || event.at("ph") == "f") {
+      arrows[event.at("id").get<int>()].emplace_back(event.at("ph").get<std::string>(), event.at("tid").get<int>());
+      EXPECT_DOUBLE_EQ(event.at("ts").get<double>(), 0.0);
+    }
+  }
+  ASSERT_EQ(arrows.size(), 2u);
+  EXPECT_EQ(arrows[0], (std::vector<std::pair<std::string, int>>{{"s", 0}, {"f", 1}}));
+  EXPECT_EQ(arrows[1], (std::vector<std::pair<std::string, int>>{{"s", 0}, {"f", 2}}));
 }
 
 TEST(Trace, OddNamesStayValidJson) {

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "runtime/profile.h"
 
 namespace atb {
 namespace {
@@ -206,13 +207,11 @@ void Engine::compose(std::vector<StepShare>& shares) {
   }
 }
 
-// Runs one step for everybody, outside the lock. A failed step leaves every sequence as it was and ends its requests
-// with the error.
+// Runs one step for everybody. A failed step leaves every sequence as it was and ends its requests with the error.
 void Engine::step(Lock& lock) {
+  const int64_t begin_ns = trace_ == nullptr ? 0 : Trace::now_ns();
   admit();
   std::vector<StepShare> shares;
-  std::exception_ptr error;
-  std::span<const float> logits;
   try {
     compose(shares);
   } catch (...) {
@@ -220,6 +219,16 @@ void Engine::step(Lock& lock) {
     return;
   }
   require(!shares.empty(), Code::kInternal, "[engine] nothing to run, yet a request waits");
+  run_step(lock, shares);
+  const int64_t rows = static_cast<int64_t>(input_.ids.size());
+  if (begin_ns != 0) record("step", rows == static_cast<int64_t>(shares.size()) ? "decode" : "prefill", begin_ns, rows);
+  progress_.notify_all();
+}
+
+// The step itself runs outside the lock.
+void Engine::run_step(Lock& lock, std::vector<StepShare>& shares) {
+  std::exception_ptr error;
+  std::span<const float> logits;
   stepping_ = true;
   for (StepShare& share : shares) share.request->in_step = true;
   lock.unlock();
@@ -233,10 +242,17 @@ void Engine::step(Lock& lock) {
   for (StepShare& share : shares) share.request->in_step = false;
   if (error) {
     fail(shares, error);
-  } else {
-    deliver(shares, logits);
+    return;
   }
-  progress_.notify_all();
+  const int64_t begin_ns = trace_ == nullptr ? 0 : Trace::now_ns();
+  deliver(shares, logits);
+  if (begin_ns != 0) record("sample", "sample", begin_ns);
+}
+
+// An event of the caller's row that ends now.
+void Engine::record(const char* category, const char* name, int64_t begin_ns, int64_t rows) const {
+  if (trace_ == nullptr) return;
+  trace_->record(trace_->intern({.name = name, .category = category}), begin_ns, Trace::now_ns(), 0, rows);
 }
 
 void Engine::fail(const std::vector<StepShare>& shares, std::exception_ptr error) {
@@ -339,6 +355,7 @@ EngineStats Engine::stats() const {
 }
 
 void Engine::start_trace() {
+  check_process();
   Lock lock(mutex_);
   progress_.wait(lock, [&] { return !stepping_; });
   trace_ = std::make_unique<Trace>();
@@ -346,7 +363,16 @@ void Engine::start_trace() {
   session_.set_trace(trace_.get());
 }
 
+std::string Engine::profile_json(bool each_node) const {
+  check_process();
+  Lock lock(mutex_);
+  progress_.wait(lock, [&] { return !stepping_; });
+  require(trace_ != nullptr, Code::kFailedPrecondition, "[trace] no trace was started");
+  return atb::profile_json(*trace_, each_node);
+}
+
 void Engine::write_trace(const std::string& path) {
+  check_process();
   Lock lock(mutex_);
   progress_.wait(lock, [&] { return !stepping_; });
   require(trace_ != nullptr, Code::kFailedPrecondition, "[trace] no trace was started");

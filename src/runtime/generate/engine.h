@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "atb/generation.h"
 #include "core/trace.h"
 #include "runtime/generate/request.h"
 #include "runtime/generate/sampling.h"
@@ -24,19 +25,6 @@ struct EngineOptions {
   int64_t context_length = 0;  // longest sequence of the model; 0 is not allowed
   int64_t prefill_chunk = 0;   // new tokens a step beside decoding rows; 0: 512
   int64_t kv_tokens = 0;       // positions that the cache can hold; 0: up to 4 contexts, within half of the free memory
-};
-
-// What a caller receives from next().
-struct Progress {
-  std::vector<int32_t> tokens;  // new since the last call; without the stop token
-  FinishReason finished = FinishReason::kNone;
-};
-
-struct RequestTiming {
-  double prefill_s = 0;  // submission to first token
-  double decode_s = 0;   // first token to last
-  int64_t prompt_tokens = 0;
-  int64_t generated_tokens = 0;
 };
 
 struct EngineStats {
@@ -86,6 +74,8 @@ class Engine {
 
   void start_trace();
   void write_trace(const std::string& path);  // ends tracing
+  // What the trace holds so far, summed by node (see runtime/profile.h). kFailedPrecondition where none was started.
+  std::string profile_json(bool each_node = false) const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -103,6 +93,8 @@ class Engine {
   void end(Lock& lock, Request& request);
   void take_logits(Request& request, const StepShare& share, const float* row);
   void deliver(const std::vector<StepShare>& shares, std::span<const float> logits);
+  void run_step(Lock& lock, std::vector<StepShare>& shares);
+  void record(const char* category, const char* name, int64_t begin_ns, int64_t rows = -1) const;
 
   EngineOptions options_;
   Session session_;
@@ -110,7 +102,7 @@ class Engine {
   StepInput input_;
 
   mutable std::mutex mutex_;
-  std::condition_variable progress_;
+  mutable std::condition_variable progress_;
   std::map<RequestId, std::shared_ptr<Request>> requests_;  // in order of submission
   RequestId next_id_ = 1;
   int64_t reserved_blocks_ = 0;  // by admitted requests, at their longest
