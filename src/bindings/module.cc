@@ -6,6 +6,9 @@
 #include "bindings/engine.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
+#include "bindings/graph.h"
+#include "bindings/profile.h"
+#include "bindings/tensor.h"
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/thread_team.h"
@@ -16,8 +19,11 @@ namespace nb = nanobind;
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // interpreter shutdown order is not ours
   atb::bind_errors(module);
+  atb::bind_tensor(module);
+  atb::bind_graph(module);
   atb::bind_engine(module);
   atb::bind_files(module);
+  atb::bind_profile(module);
 
   module.def("version", [] { return ATB_VERSION; });
   module.def(
