@@ -55,7 +55,10 @@ def python_of(environment: str) -> Path:
     log = folder / "install.log"
     run_logged([sys.executable, "-m", "venv", str(folder / "venv")], log, INSTALL_LIMIT_S)
     install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", str(requirements)]
-    options = {"CMAKE_ARGS": llama_cpp_options(_cpuinfo_flags())} if environment == "llama-cpp" else {}
+    options: dict[str, str] = {}
+    if environment == "llama-cpp":
+        install.append("--no-cache-dir")  # pip would take what it once compiled with other options
+        options["CMAKE_ARGS"] = llama_cpp_options(_cpuinfo_flags())
     run_logged(install, log, INSTALL_LIMIT_S, options)
     stamp.write_text(wanted)
     return python

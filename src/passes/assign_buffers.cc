@@ -118,6 +118,7 @@ class Assigner {
     const MemoryPlan plan = plan_memory(buffers);
     BufferPlan result;
     for (size_t i = 0; i < lives_.size(); ++i) result.offsets[lives_[i].value] = plan.offsets[buffer_of[owner_[i]]];
+    result.num_buffers = static_cast<int64_t>(buffers.size());
     result.arena_bytes = plan.total;
     result.lower_bound_bytes = plan.lower_bound;
     return result;

@@ -14,6 +14,7 @@ namespace atb {
 
 struct BufferPlan {
   std::map<const Value*, int64_t> offsets;  // of every value that has a buffer of its own in the arena
+  int64_t num_buffers = 0;                  // values written in place of another share its buffer
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // largest set of buffers alive at once: no plan can be smaller
 };

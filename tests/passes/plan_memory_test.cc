@@ -7,13 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "passes/planner_instance.h"
 
 namespace atb {
 namespace {
@@ -140,19 +139,9 @@ struct Instance {
 class PlanMemoryInstance : public testing::TestWithParam<Instance> {};
 
 TEST_P(PlanMemoryInstance, IsNearTheLowerBound) {
-  std::ifstream in(instance_path(GetParam().file));
-  if (!in) GTEST_SKIP() << "no " << instance_path(GetParam().file);
-  std::vector<PlannedBuffer> buffers;
-  std::string line;
-  std::getline(in, line);
-  ASSERT_EQ(line.substr(0, 19), "id,lower,upper,size");
-  while (std::getline(in, line)) {
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    PlannedBuffer buffer;
-    ASSERT_TRUE(fields >> buffer.id >> buffer.lower >> buffer.upper >> buffer.size) << line;
-    buffers.push_back(buffer);
-  }
+  const std::filesystem::path path = instance_path(GetParam().file);
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
+  const std::vector<PlannedBuffer> buffers = test::read_planner_instance(path);
   const MemoryPlan plan = plan_memory(buffers);
   expect_valid(buffers, plan, 64);
   const double ratio = static_cast<double>(plan.total) / static_cast<double>(plan.lower_bound);
