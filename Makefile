@@ -17,6 +17,10 @@ RUN_TESTS := $(PYTHON) scripts/run_tests.py --build $(BUILD)
 # Tools that pip brought (cmake where the system's is too old, ruff, mypy, clang-format) come first.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
+# Paths are cached relative to the checkout, so that a copy of it (tests/house/test_recipes.py) finds what was compiled.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 .PHONY: help
 help:  ## this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
