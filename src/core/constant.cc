@@ -176,6 +176,12 @@ void Constant::release_pages() const {
   }
 }
 
+void Constant::check_readable() const {
+  for (const Segment& segment : segments_) {
+    if (segment.storage != nullptr && segment.storage->check) segment.storage->check();
+  }
+}
+
 std::shared_ptr<Constant> Constant::make(std::string name, DType dtype, const Encoding* encoding,
                                          std::vector<int64_t> shape, std::vector<Segment> segments) {
   std::shared_ptr<Constant> constant(new Constant());

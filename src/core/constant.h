@@ -22,6 +22,8 @@ struct Storage {
   std::shared_ptr<const void> owner;
   // Drops resident pages of the range (a mapped file); reading again is still right. Null where it means nothing.
   std::function<void(const std::byte* begin, size_t size)> release_pages;
+  // Throws kDataLoss if the bytes can no longer be read (a mapped file that was truncated). Null: they always can.
+  std::function<void()> check;
 };
 using StorageRef = std::shared_ptr<const Storage>;
 
@@ -58,6 +60,7 @@ class Constant {
   void decode_row(int64_t index, float* out) const;  // to f32, exact
   std::vector<float> to_f32() const;                 // whole constant, row-major
   void release_pages() const;                        // after packing
+  void check_readable() const;                       // Storage::check of each part; before packing
 
   // Checks that the segment covers the shape inside the storage (kDataLoss), then makes a handle.
   static ConstantRef from_storage(std::string name, DType dtype, const Encoding* encoding, std::vector<int64_t> shape,

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,13 @@ namespace {
 [[noreturn]] void fail(std::string_view where, size_t bytes) {
   throw_error(Code::kResourceExhausted, "[", where, "] cannot allocate: need ", bytes, " bytes, available are about ",
               available_memory_bytes(), "; free memory or use a smaller model or context");
+}
+
+// What a limit of the shell (`ulimit -v`, `ulimit -d`) leaves when `used` bytes of it are taken.
+std::optional<size_t> headroom(decltype(RLIMIT_AS) resource, size_t used) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
 // Bytes of a "Name:   123 kB" line; 0 if there is none.
@@ -107,7 +115,13 @@ size_t available_memory_bytes() {
   if (bytes == 0) {
     bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   }
-  if (const auto headroom = cgroup_memory_headroom()) bytes = std::min<size_t>(bytes, *headroom);
+  if (const auto left = cgroup_memory_headroom()) bytes = std::min<size_t>(bytes, *left);
+  if (const auto left = headroom(RLIMIT_AS, read_kb_line("/proc/self/status", "VmSize:"))) {
+    bytes = std::min(bytes, *left);
+  }
+  if (const auto left = headroom(RLIMIT_DATA, read_kb_line("/proc/self/status", "VmData:"))) {
+    bytes = std::min(bytes, *left);
+  }
   return bytes;
 }
 

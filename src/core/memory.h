@@ -48,7 +48,8 @@ size_t discard_pages(std::byte* data, size_t bytes) noexcept;
 
 size_t peak_rss_bytes();     // largest resident set so far; 0 where the system does not say
 size_t current_rss_bytes();  // 0 where the system does not say
-// What can be allocated without swapping: the system's MemAvailable and the control group's limit, the smaller.
+// What can be allocated without swapping: the smallest of the system's MemAvailable, and what the control group's limit
+// and this process's own limits (RLIMIT_AS, RLIMIT_DATA) leave.
 size_t available_memory_bytes();
 
 // kResourceExhausted "[where] what needs N bytes, available are M ..." unless `bytes` are available.

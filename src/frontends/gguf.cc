@@ -7,11 +7,14 @@
 #include <bit>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "frontends/gguf_reader.h"
+#include "frontends/gguf_types.h"
 
 namespace atb {
 namespace {
@@ -23,48 +26,14 @@ constexpr uint64_t kMaxAlignment = 1 << 20;  // ours: far above any page or sect
 constexpr uint64_t kMinKeyValueBytes = 8 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;
 
-struct TensorType {
-  uint32_t id;
-  const char* name;
-  DType dtype;           // for supported plain types
-  const char* encoding;  // for supported block types
-  bool supported;
-};
-constexpr TensorType kTensorTypes[] = {
-    {0, "F32", DType::kF32, nullptr, true},      {1, "F16", DType::kF16, nullptr, true},
-    {30, "BF16", DType::kBF16, nullptr, true},   {8, "Q8_0", DType::kF32, "q8_0", true},
-    {2, "Q4_0", DType::kF32, "q4_0", true},      {3, "Q4_1", DType::kF32, "q4_1", true},
-    {6, "Q5_0", DType::kF32, nullptr, false},    {7, "Q5_1", DType::kF32, nullptr, false},
-    {9, "Q8_1", DType::kF32, nullptr, false},    {10, "Q2_K", DType::kF32, nullptr, false},
-    {11, "Q3_K", DType::kF32, nullptr, false},   {12, "Q4_K", DType::kF32, nullptr, false},
-    {13, "Q5_K", DType::kF32, nullptr, false},   {14, "Q6_K", DType::kF32, nullptr, false},
-    {15, "Q8_K", DType::kF32, nullptr, false},   {16, "IQ2_XXS", DType::kF32, nullptr, false},
-    {17, "IQ2_XS", DType::kF32, nullptr, false}, {18, "IQ3_XXS", DType::kF32, nullptr, false},
-    {19, "IQ1_S", DType::kF32, nullptr, false},  {20, "IQ4_NL", DType::kF32, nullptr, false},
-    {21, "IQ3_S", DType::kF32, nullptr, false},  {22, "IQ2_S", DType::kF32, nullptr, false},
-    {23, "IQ4_XS", DType::kF32, nullptr, false}, {24, "I8", DType::kI8, nullptr, false},
-    {25, "I16", DType::kF32, nullptr, false},    {26, "I32", DType::kI32, nullptr, false},
-    {27, "I64", DType::kI64, nullptr, false},    {28, "F64", DType::kF64, nullptr, false},
-    {29, "IQ1_M", DType::kF32, nullptr, false},  {34, "TQ1_0", DType::kF32, nullptr, false},
-    {35, "TQ2_0", DType::kF32, nullptr, false},  {39, "MXFP4", DType::kF32, nullptr, false},
-};
-
 struct TensorInfo {
   std::string name;
-  const TensorType* type = nullptr;
+  const GgufTensorType* type = nullptr;  // null: a number that is not known
+  uint32_t type_id = 0;
   std::vector<int64_t> shape;  // row-major
   uint64_t offset = 0;         // in the data section
   uint64_t bytes = 0;
 };
-
-const TensorType& find_tensor_type(uint32_t id, const std::string& tensor, const GgufReader& reader) {
-  const auto found = std::find_if(std::begin(kTensorTypes), std::end(kTensorTypes),
-                                  [id](const TensorType& type) { return type.id == id; });
-  if (found != std::end(kTensorTypes) && found->supported) return *found;
-  const std::string name = found != std::end(kTensorTypes) ? found->name : "number " + std::to_string(id);
-  throw_error(Code::kUnsupported, reader.where(), ": tensor ", tensor, " is of type ", name,
-              "; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1; use a file of one of these");
-}
 
 void read_header(GgufReader& reader, Gguf& gguf, uint64_t& tensors, uint64_t& pairs) {
   const auto magic = reader.take(4, "the magic number");
@@ -125,17 +94,16 @@ std::vector<int64_t> read_shape(GgufReader& reader, const std::string& tensor) {
   return shape;
 }
 
-// Bytes of the tensor; rows must be whole blocks.
+// Bytes of the tensor, 0 where its type is not known; rows must be whole blocks.
 uint64_t tensor_bytes(const TensorInfo& info, const GgufReader& reader) {
-  int64_t elements = 1;
-  for (const int64_t extent : info.shape) elements *= extent;
-  if (info.type->encoding == nullptr) return static_cast<uint64_t>(elements) * dtype_size(info.type->dtype);
-  const Encoding* encoding = find_encoding(info.type->encoding);
-  if (info.shape.back() % encoding->block_elems != 0) {
+  if (info.type == nullptr) return 0;
+  uint64_t elements = 1;
+  for (const int64_t extent : info.shape) elements *= static_cast<uint64_t>(extent);
+  if (static_cast<uint64_t>(info.shape.back()) % info.type->block_elems != 0) {
     reader.fail("tensor ", info.name, " of type ", info.type->name, " has rows of ", info.shape.back(),
-                " values, must be a multiple of ", encoding->block_elems);
+                " values, must be a multiple of ", info.type->block_elems);
   }
-  return static_cast<uint64_t>(elements / encoding->block_elems * encoding->block_bytes);
+  return elements / info.type->block_elems * info.type->block_bytes;
 }
 
 std::vector<TensorInfo> read_tensor_infos(GgufReader& reader, uint64_t count) {
@@ -144,7 +112,8 @@ std::vector<TensorInfo> read_tensor_infos(GgufReader& reader, uint64_t count) {
     info.name = std::string(reader.string("a tensor name"));
     if (info.name.empty()) reader.fail("a tensor has an empty name");
     info.shape = read_shape(reader, info.name);
-    info.type = &find_tensor_type(reader.number<uint32_t>("the type of " + info.name), info.name, reader);
+    info.type_id = reader.number<uint32_t>("the type of " + info.name);
+    info.type = find_gguf_tensor_type(info.type_id);
     info.offset = reader.number<uint64_t>("the offset of " + info.name);
     info.bytes = tensor_bytes(info, reader);
   }
@@ -173,12 +142,33 @@ void check_placement(const std::vector<TensorInfo>& infos, uint64_t alignment, u
   }
 }
 
+std::string type_name(const TensorInfo& info) {
+  return info.type != nullptr ? info.type->name : "number " + std::to_string(info.type_id);
+}
+
+void add_tensors(const std::vector<TensorInfo>& infos, uint64_t data_begin, const GgufReader& reader, Gguf& gguf) {
+  const StorageRef storage = gguf.file->storage();
+  std::set<std::string_view> names;
+  for (const TensorInfo& info : infos) {
+    if (!names.insert(info.name).second) reader.fail("the tensor name ", info.name, " appears twice");
+    if (info.type == nullptr || !info.type->decodable) {
+      gguf.undecodable.push_back({info.name, type_name(info), info.shape, info.bytes});
+      continue;
+    }
+    const Encoding* encoding = info.type->encoding != nullptr ? find_encoding(info.type->encoding) : nullptr;
+    gguf.tensors.emplace(info.name, Constant::from_storage(info.name, info.type->dtype, encoding, info.shape, storage,
+                                                           data_begin + info.offset));
+  }
+}
+
 }  // namespace
 
-Gguf read_gguf(const std::filesystem::path& path) {
+Gguf read_gguf(const std::filesystem::path& path) { return read_gguf(MappedFile::open(path, "[gguf]")); }
+
+Gguf read_gguf(std::shared_ptr<const MappedFile> file) {
   Gguf gguf;
-  gguf.file = MappedFile::open(path, "[gguf]");
-  GgufReader reader(gguf.file->bytes(), "[gguf] " + path.string());
+  gguf.file = std::move(file);
+  GgufReader reader(gguf.file->bytes(), "[gguf] " + gguf.file->path().string());
   uint64_t tensors = 0, pairs = 0;
   read_header(reader, gguf, tensors, pairs);
   read_metadata(reader, pairs, gguf.metadata);
@@ -189,17 +179,26 @@ Gguf read_gguf(const std::filesystem::path& path) {
   const uint64_t data_begin = (reader.position() + alignment - 1) / alignment * alignment;
   const uint64_t file_bytes = gguf.file->bytes().size();
   check_placement(infos, alignment, file_bytes > data_begin ? file_bytes - data_begin : 0, reader);
-
-  const StorageRef storage = gguf.file->storage();
-  for (const TensorInfo& info : infos) {
-    const Encoding* encoding = info.type->encoding != nullptr ? find_encoding(info.type->encoding) : nullptr;
-    ConstantRef constant =
-        Constant::from_storage(info.name, info.type->dtype, encoding, info.shape, storage, data_begin + info.offset);
-    if (!gguf.tensors.emplace(info.name, std::move(constant)).second) {
-      reader.fail("the tensor name ", info.name, " appears twice");
-    }
-  }
+  add_tensors(infos, data_begin, reader, gguf);
   return gguf;
+}
+
+void require_decodable(const Gguf& gguf) {
+  if (gguf.undecodable.empty()) return;
+  const GgufUndecodable& first = gguf.undecodable.front();
+  throw_error(Code::kUnsupported, "[gguf] ", gguf.file->path().string(), ": tensor ", first.name, " is of type ",
+              first.type, ", ", gguf.undecodable.size(), " of ", gguf.undecodable.size() + gguf.tensors.size(),
+              " tensors have a type that is not supported; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1; use a file ",
+              "of these");
+}
+
+const std::vector<int64_t>* find_shape(const Gguf& gguf, std::string_view name) {
+  const auto found = gguf.tensors.find(name);
+  if (found != gguf.tensors.end()) return &found->second->shape();
+  for (const GgufUndecodable& tensor : gguf.undecodable) {
+    if (tensor.name == name) return &tensor.shape;
+  }
+  return nullptr;
 }
 
 bool is_gguf_file(const std::filesystem::path& path) {

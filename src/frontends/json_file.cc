@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON files: quotes bare NaN and Infinity, bounds nesting, finds duplicate keys.
+// JSON files: quotes numbers that are not finite, bounds nesting, finds duplicate keys.
 #include "frontends/json_file.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
@@ -25,6 +28,23 @@ size_t literal_length(std::string_view text, size_t begin) {
   return std::min(i + 1, text.size()) - begin;
 }
 
+bool is_number_char(char c) {
+  return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+// Length of what starts at text[begin], outside strings, and stands for a number that no finite 64-bit float holds.
+size_t non_finite_length(std::string_view text, size_t begin) {
+  for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+    if (text.substr(begin, word.size()) == word) return word.size();
+  }
+  const size_t end = std::find_if_not(text.begin() + begin, text.end(), is_number_char) - text.begin();
+  const std::string digits(text.substr(begin, end - begin));
+  char* parsed_end = nullptr;
+  const double value = std::strtod(digits.c_str(), &parsed_end);
+  const bool whole = !digits.empty() && parsed_end == digits.c_str() + digits.size();
+  return whole && std::isinf(value) ? digits.size() : 0;
+}
+
 std::string quote_non_finite(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -33,17 +53,13 @@ std::string quote_non_finite(std::string_view text) {
       const size_t length = literal_length(text, i);
       out.append(text.substr(i, length));
       i += length;
-      continue;
-    }
-    std::string_view word;
-    for (const std::string_view candidate : {"NaN", "Infinity", "-Infinity"}) {
-      if (text.substr(i, candidate.size()) == candidate) word = candidate;
-    }
-    if (word.empty()) {
-      out.push_back(text[i++]);
+    } else if (const size_t length = non_finite_length(text, i); length > 0) {
+      out.append("\"").append(text.substr(i, length)).append("\"");
+      i += length;
     } else {
-      out.append("\"").append(word).append("\"");
-      i += word.size();
+      do {
+        out.push_back(text[i++]);
+      } while (i < text.size() && is_number_char(text[i - 1]) && is_number_char(text[i]));
     }
   }
   return out;
@@ -52,27 +68,28 @@ std::string quote_non_finite(std::string_view text) {
 }  // namespace
 
 Json read_json_file(const std::filesystem::path& path, const char* where, bool allow_duplicates) {
-  const std::string text = quote_non_finite(read_text_file(path, where, kMaxBytes));
+  return parse_json(read_text_file(path, where, kMaxBytes), std::string(where) + " " + path.string(), allow_duplicates);
+}
+
+Json parse_json(std::string_view text, const std::string& where, bool allow_duplicates) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    require(depth <= kMaxDepth, Code::kDataLoss, where, " ", path.string(), ": nested deeper than ", kMaxDepth,
-            " levels");
+    require(depth <= kMaxDepth, Code::kDataLoss, where, ": nested deeper than ", kMaxDepth, " levels");
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) {
       const std::string& key = parsed.get_ref<const std::string&>();
       const bool fresh = keys.back().insert(key).second;
-      require(fresh || allow_duplicates, Code::kDataLoss, where, " ", path.string(), ": the key \"", key,
-              "\" appears twice");
+      require(fresh || allow_duplicates, Code::kDataLoss, where, ": the key \"", key, "\" appears twice");
     }
     return true;
   };
   try {
-    return Json::parse(text, check);
+    return Json::parse(quote_non_finite(text), check);
   } catch (const Json::parse_error& error) {
-    throw_error(Code::kDataLoss, where, " ", path.string(), ": not valid JSON at byte ", error.byte);
-  } catch (const Json::out_of_range&) {
-    throw_error(Code::kDataLoss, where, " ", path.string(), ": holds a number beyond the range of 64-bit floats");
+    throw_error(Code::kDataLoss, where, ": not valid JSON at byte ", error.byte);
+  } catch (const Json::exception&) {  // a number out of range where none is allowed
+    throw_error(Code::kDataLoss, where, ": not valid JSON");
   }
 }
 

@@ -19,21 +19,6 @@
 namespace atb {
 namespace {
 
-// Closes the descriptor; a mapping stays valid without it.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 void drop_pages(const std::byte* begin, size_t size) {
   static const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   // Outward to page borders: neighbours that share a page are simply read again.
@@ -44,37 +29,60 @@ void drop_pages(const std::byte* begin, size_t size) {
 
 }  // namespace
 
-MappedFile::MappedFile(std::filesystem::path path, std::span<const std::byte> bytes)
-    : path_(std::move(path)), bytes_(bytes) {}
-
 MappedFile::~MappedFile() {
+  if (descriptor_ < 0) return;
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  ::close(descriptor_);
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path, const char* where) {
+  const std::shared_ptr<MappedFile> file(new MappedFile(path));
   // O_NONBLOCK: opening a FIFO by mistake must not hang.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) {
+  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file->descriptor_ < 0) {
     const int reason = errno;
     throw_error(reason == ENOENT || reason == ENOTDIR ? Code::kNotFound : Code::kInvalidArgument, where,
                 " cannot open ", path.string(), ": ", std::strerror(reason));
   }
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (::fstat(file->descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
     throw_error(Code::kInvalidArgument, where, " ", path.string(), " is not a regular file");
   }
   const size_t size = static_cast<size_t>(info.st_size);
-  if (size == 0) return std::shared_ptr<const MappedFile>(new MappedFile(path, {}));
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (size == 0) return file;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file->descriptor_, 0);
   if (address == MAP_FAILED) {
     throw_error(Code::kResourceExhausted, where, " cannot map ", path.string(), " (", size,
                 " bytes): ", std::strerror(errno));
   }
-  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(address), size}));
+  file->bytes_ = {static_cast<const std::byte*>(address), size};
+  return file;
+}
+
+std::shared_ptr<const MappedFile> MappedFile::of_bytes(std::filesystem::path name, std::vector<std::byte> bytes) {
+  const std::shared_ptr<MappedFile> file(new MappedFile(std::move(name)));
+  file->owned_ = std::move(bytes);
+  file->bytes_ = file->owned_;
+  return file;
+}
+
+void MappedFile::check_size() const {
+  struct stat info {};
+  if (descriptor_ < 0 || ::fstat(descriptor_, &info) != 0) return;
+  const size_t size = static_cast<size_t>(info.st_size);
+  require(size >= bytes_.size(), Code::kDataLoss, "[file] ", path_.string(), " was truncated while in use: it had ",
+          bytes_.size(), " bytes, now ", size, "; restore it and load the model again");
 }
 
 StorageRef MappedFile::storage() const {
-  return std::make_shared<const Storage>(Storage{bytes_, shared_from_this(), drop_pages});
+  auto storage = std::make_shared<Storage>();
+  storage->bytes = bytes_;
+  storage->owner = shared_from_this();
+  if (descriptor_ >= 0) {
+    storage->release_pages = drop_pages;
+    storage->check = [this] { check_size(); };
+  }
+  return storage;
 }
 
 bool file_exists(const std::filesystem::path& path) {

@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "core/tensor.h"
-#include "frontends/mapped_file.h"
 #include "frontends/safetensors_header.h"
 
 namespace atb {
@@ -19,7 +18,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "weight files are little endian and are used in place");
 
 constexpr uint64_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference library
 
 struct TypeName {
   std::string_view name;
@@ -106,8 +104,8 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
           " bytes, the header length alone takes ", kLengthBytes, " (", kLengthBytes - bytes.size(), " missing)");
   uint64_t length;
   std::memcpy(&length, bytes.data(), sizeof length);
-  require(length <= kMaxHeaderBytes, Code::kDataLoss, where, ": header length ", length, " is above the limit of ",
-          kMaxHeaderBytes, " bytes; is this a safetensors file?");
+  require(length <= kMaxSafetensorsHeader, Code::kDataLoss, where, ": header length ", length,
+          " is above the limit of ", kMaxSafetensorsHeader, " bytes; is this a safetensors file?");
   const uint64_t left = bytes.size() - kLengthBytes;
   require(length <= left, Code::kDataLoss, where, ": the file is cut: the header needs ", length,
           " bytes, the file has ", left, " after the length (", length - left, " missing); download it again");
@@ -120,8 +118,11 @@ std::string_view header_text(std::span<const std::byte> bytes, const std::string
 }  // namespace
 
 Safetensors read_safetensors(const std::filesystem::path& path) {
-  const std::string where = "[safetensors] " + path.string();
-  const auto file = MappedFile::open(path, "[safetensors]");
+  return read_safetensors(MappedFile::open(path, "[safetensors]"));
+}
+
+Safetensors read_safetensors(const std::shared_ptr<const MappedFile>& file) {
+  const std::string where = "[safetensors] " + file->path().string();
   const std::string_view json = header_text(file->bytes(), where);
   SafetensorsHeader header = parse_safetensors_header(json, where);
 
@@ -140,7 +141,7 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
     result.tensors.emplace(entry.name, make_constant(entry, dtypes[i], storage, data_begin));
   }
   result.metadata = std::move(header.metadata);
-  result.files.push_back(path);
+  result.files.push_back(file->path());
   result.file_bytes = file->bytes().size();
   return result;
 }

@@ -58,6 +58,7 @@ std::shared_ptr<const std::byte> PackedStore::get(
   }
   require(!constant->absent(), Code::kFailedPrecondition, "[weights] ", constant->name(),
           " has no data (the model was made from its config alone); load the weights to run it");
+  constant->check_readable();
   auto data = allocate(bytes, constant->name());
   if (team_ != nullptr && units > 1) {
     team_->parallel_for(units, [&](int64_t begin, int64_t end, int) { pack(data.get(), begin, end); });

@@ -8,6 +8,7 @@
 #include "ir/_text_lexer.h"
 #include "ir/op.h"
 #include "ir/text.h"
+#include "ir/verifier.h"
 
 namespace atb {
 namespace {
@@ -34,9 +35,10 @@ class GraphParser {
   std::unique_ptr<Graph> parse() {
     try {
       parse_graph();
+      verify(*graph_, "parsing");
     } catch (const Error& error) {
       if (std::string_view(error.what()).starts_with("[graph text]")) throw;
-      lexer_.fail(error.what());  // from an operator's checks, a dim or a constant: add the line
+      lexer_.fail(error.what());  // from an operator's checks, a dim, a constant or the verifier
     }
     return std::move(graph_);
   }

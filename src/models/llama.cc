@@ -107,10 +107,10 @@ void refuse_unsupported(const GgufConfig& config) {
 }
 
 int64_t vocab_of(const GgufConfig& config) {
-  const auto table = config.file().tensors.find("token_embd.weight");
-  require(table != config.file().tensors.end() && table->second->shape().size() == 2, Code::kNotFound, "[gguf] ",
-          config.file().file->path().string(), ": no matrix token_embd.weight");
-  return table->second->shape()[0];
+  const std::vector<int64_t>* shape = find_shape(config.file(), "token_embd.weight");
+  require(shape != nullptr && shape->size() == 2, Code::kNotFound, "[gguf] ", config.file().file->path().string(),
+          ": no matrix token_embd.weight");
+  return shape->front();
 }
 
 int64_t head_dim_of(const GgufConfig& config, const ModelConfig& result) {

@@ -3,6 +3,7 @@
 #include "core/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -73,6 +74,19 @@ TEST(Memory, FiguresMakeSense) {
   EXPECT_GT(current_rss_bytes(), before + (size_t{48} << 20));
   EXPECT_GE(peak_rss_bytes() + (size_t{1} << 20), current_rss_bytes());
   EXPECT_GT(available_memory_bytes(), 0u);
+}
+
+TEST(Memory, TheLimitsOfTheProcessCount) {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit old{};
+    ASSERT_EQ(getrlimit(resource, &old), 0);
+    rlimit tight = old;
+    tight.rlim_cur = size_t{64} << 20;  // sanitizers and libraries may take more than that already: then 0 is left
+    ASSERT_EQ(setrlimit(resource, &tight), 0);
+    const size_t have = available_memory_bytes();
+    ASSERT_EQ(setrlimit(resource, &old), 0);
+    EXPECT_LE(have, size_t{64} << 20);
+  }
 }
 
 TEST(Memory, RequireMemoryGivesNeedAndHave) {

@@ -154,8 +154,8 @@ TEST(Gguf, TensorsAreChecked) {
   expect_refused(at({}, 0, 0), Code::kDataLoss, "0 dimensions");
   expect_refused(at({1, 1, 1, 1, 1, 1, 1, 1, 1}, 0, 0), Code::kDataLoss, "9 dimensions");
   expect_refused(at({int64_t{1} << 40, int64_t{1} << 40}, 0, 0), Code::kDataLoss, "more elements");
-  expect_refused(at({4}, 14, 0), Code::kUnsupported, "tensor w", "Q6_K", "Q8_0");
-  expect_refused(at({4}, 77, 0), Code::kUnsupported, "number 77");
+  expect_refused(at({4}, 14, 0), Code::kDataLoss, "tensor w", "Q6_K", "multiple of 256");
+  expect_refused(at({512}, 14, 0), Code::kDataLoss, "cut", "needs 420 bytes");
   expect_refused(at({2, 33}, 8, 0), Code::kDataLoss, "33", "multiple of 32");
   expect_refused(at({4}, 0, 8), Code::kDataLoss, "offset 8", "alignment 32");
   expect_refused(at({64}, 0, 32), Code::kDataLoss, "cut", "needs 256 bytes");
@@ -165,6 +165,23 @@ TEST(Gguf, TensorsAreChecked) {
                  Code::kDataLoss, "a and b overlap");
   expect_refused(GgufWriter().f32_tensor("a", {1}, {1}).f32_tensor("a", {1}, {2}).bytes(), Code::kDataLoss, "twice");
   expect_refused(GgufWriter().tensor_at("", {1}, 0, 0).bytes(), Code::kDataLoss, "empty name");
+}
+
+TEST(Gguf, TypesThatCannotBeDecodedAreListedAndRefusedByName) {
+  const TempDir dir;
+  GgufWriter writer;
+  writer.f32_tensor("a", {1}, {1}).tensor("k", {1, 256}, GgufId::kQ6_K, std::string(210, 'x'));
+  writer.tensor_at("new", {4}, 77, 256);
+  const Gguf file = read_gguf(dir.write("m.gguf", writer.bytes() + std::string(64, '\0')));
+  EXPECT_EQ(file.tensors.size(), 1u);
+  ASSERT_EQ(file.undecodable.size(), 2u);
+  EXPECT_EQ(file.undecodable[0].type, "Q6_K");
+  EXPECT_EQ(file.undecodable[0].bytes, 210u);
+  EXPECT_EQ(file.undecodable[1].type, "number 77");
+  EXPECT_EQ(*find_shape(file, "k"), (std::vector<int64_t>{1, 256}));
+  EXPECT_EQ(*find_shape(file, "a"), std::vector<int64_t>{1});
+  EXPECT_EQ(find_shape(file, "absent"), nullptr);
+  EXPECT_ATB_ERROR(require_decodable(file), Code::kUnsupported, "tensor k", "Q6_K", "2 of 3", "Q8_0");
 }
 
 TEST(Gguf, EveryCutOfAFileIsAnError) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "ir/kernel.h"
 #include "models/inspect.h"
 #include "models/model.h"
 #include "models/resolve.h"
@@ -76,6 +77,63 @@ TEST(Load, StopTokensOutsideTheVocabularyAreDropped) {
   EXPECT_EQ(loaded.config.eos_ids, std::vector<int64_t>{2});
   ASSERT_EQ(loaded.warnings.size(), 1u);
   EXPECT_NE(loaded.warnings[0].find("eos_token_id 32"), std::string::npos);
+}
+
+TEST(Load, AModelTypeThatContradictsTheArchitectureIsWarnedAbout) {
+  const auto warnings = [](const std::string& architecture, const std::string& model_type) {
+    TinyLlama model = tiny();
+    model.extra_config = {{"architectures", "[\"" + architecture + "\"]"},
+                          {"model_type", "\"" + model_type + "\""},
+                          {"sliding_window", "null"}};
+    const TempDir dir;
+    return load_model(model.write_directory(dir), {.log_warnings = false}).warnings;
+  };
+  EXPECT_TRUE(warnings("LlamaForCausalLM", "llama").empty());
+  EXPECT_TRUE(warnings("MistralForCausalLM", "mistral").empty());
+  for (const auto& [architecture, type] : {std::pair("LlamaForCausalLM", "gpt2"), {"MistralForCausalLM", "llama"}}) {
+    const auto got = warnings(architecture, type);
+    ASSERT_EQ(got.size(), 1u) << architecture;
+    EXPECT_NE(got[0].find(std::string("model_type \"") + type + "\" contradicts architectures " + architecture),
+              std::string::npos)
+        << got[0];
+  }
+}
+
+TEST(Load, GgufVocabularyMustFitTheEmbedding) {
+  const TempDir dir;
+  const auto load = [&](int64_t tokens) {
+    GgufWriter writer = tiny().gguf_header();
+    writer.strings("tokenizer.ggml.tokens", std::vector<std::string>(static_cast<size_t>(tokens), "x"));
+    tiny().add_gguf_tensors(writer);
+    return load_model(dir.write("m.gguf", writer.bytes()), {.log_warnings = false}).warnings;
+  };
+  EXPECT_TRUE(load(32).empty());
+  EXPECT_ATB_ERROR(load(33), Code::kDataLoss, "tokenizer.ggml.tokens has 33 tokens", "32 rows");
+  const auto padded = load(31);
+  ASSERT_EQ(padded.size(), 1u);
+  EXPECT_NE(padded[0].find("32 rows, but the tokenizer 31 tokens"), std::string::npos) << padded[0];
+}
+
+TEST(Load, GgufTensorsThatCannotBeDecodedAreListedButNotLoaded) {
+  const TempDir dir;
+  GgufWriter writer = tiny().gguf_header();
+  tiny().add_gguf_tensors(writer);
+  writer.tensor("blk.9.odd", {1, 256}, GgufId::kQ6_K, std::string(210, 'x'));
+  const auto path = dir.write("m.gguf", writer.bytes());
+  EXPECT_ATB_ERROR(load_model(path), Code::kUnsupported, "tensor blk.9.odd is of type Q6_K");
+  const auto listed = nlohmann::json::parse(inspect_json(path));
+  EXPECT_EQ(listed["types"]["Q6_K"], nlohmann::json({{"tensors", 1}, {"bytes", 210}}));
+  EXPECT_EQ(listed["tensors"].back()["name"], "blk.9.odd");
+  EXPECT_EQ(build_from_config(path)->nodes().empty(), false);  // accounting needs no weights
+}
+
+TEST(Load, AFileTruncatedMeanwhileIsAnErrorBeforeItsWeightsArePacked) {
+  const TempDir dir;
+  const LoadedModel model = load_model(tiny().write_gguf(dir));
+  const ConstantRef weight = model.tensors.at("blk.0.ffn_up.weight");
+  PackedStore store;
+  std::filesystem::resize_file(dir / "model.gguf", 64);
+  EXPECT_ATB_ERROR(store.f32(weight), Code::kDataLoss, "model.gguf was truncated while in use", "now 64");
 }
 
 TEST(Load, GgufConfigurationIsChecked) {

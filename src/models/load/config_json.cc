@@ -24,6 +24,11 @@ std::string shown(const Json& value) {
 
 struct ConfigJson::Node {
   Json json;
+
+  static std::shared_ptr<const Node> object(Json json, const std::string& where) {
+    require(json.is_object(), Code::kDataLoss, where, ": must be a JSON object");
+    return std::make_shared<const Node>(Node{std::move(json)});
+  }
 };
 
 ConfigJson::ConfigJson(std::shared_ptr<const Node> node, std::string where, std::string prefix)
@@ -31,13 +36,13 @@ ConfigJson::ConfigJson(std::shared_ptr<const Node> node, std::string where, std:
 
 ConfigJson ConfigJson::read(const std::filesystem::path& path) {
   // The last of two equal keys wins, as for the Python readers of these files.
-  Json json = read_json_file(path, "[config]", /*allow_duplicates=*/true);
-  require(json.is_object(), Code::kDataLoss, "[config] ", path.string(), ": must be a JSON object");
-  return {std::make_shared<const Node>(Node{std::move(json)}), "[config] " + path.string(), ""};
+  const std::string where = "[config] " + path.string();
+  return {Node::object(read_json_file(path, "[config]", /*allow_duplicates=*/true), where), where, ""};
 }
 
-ConfigJson ConfigJson::parse(const std::string& text) {
-  return {std::make_shared<const Node>(Node{Json::parse(text)}), "[config] text", ""};
+ConfigJson ConfigJson::parse(std::string_view text) {
+  const std::string where = "[config] text";
+  return {Node::object(parse_json(text, where, /*allow_duplicates=*/true), where), where, ""};
 }
 
 bool ConfigJson::has(const std::string& key) const {

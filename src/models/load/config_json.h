@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace atb {
@@ -18,7 +19,7 @@ class ConfigJson {
  public:
   // kNotFound / kDataLoss for a missing or broken file.
   static ConfigJson read(const std::filesystem::path& path);
-  static ConfigJson parse(const std::string& text);  // for tests; `text` is valid JSON
+  static ConfigJson parse(std::string_view text);  // the same of a text
 
   bool has(const std::string& key) const;      // present and not null
   bool has_key(const std::string& key) const;  // present, maybe null

@@ -46,20 +46,23 @@ std::string type_name(const Constant& tensor) {
   return tensor.encoding() != nullptr ? tensor.encoding()->name : std::string(dtype_name(tensor.dtype()));
 }
 
-void add_tensors(const NamedTensors& tensors, Json& out) {
+void add_tensors(const NamedTensors& tensors, const std::vector<GgufUndecodable>& undecodable, Json& out) {
   Json list = Json::array(), types = Json::object();
-  uint64_t bytes = 0;
-  int64_t parameters = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const std::string type = type_name(*tensor);
-    list.push_back({{"name", name}, {"type", type}, {"shape", tensor->shape()}, {"bytes", tensor->num_bytes()}});
+  uint64_t bytes = 0, parameters = 0;
+  const auto add = [&](const std::string& name, const std::string& type, const std::vector<int64_t>& shape,
+                       uint64_t tensor_bytes) {
+    list.push_back({{"name", name}, {"type", type}, {"shape", shape}, {"bytes", tensor_bytes}});
     Json& total = types[type];
     if (total.is_null()) total = {{"tensors", 0}, {"bytes", 0}};
     total["tensors"] = total["tensors"].get<int64_t>() + 1;
-    total["bytes"] = total["bytes"].get<uint64_t>() + tensor->num_bytes();
-    bytes += tensor->num_bytes();
-    parameters += tensor->num_rows() * tensor->row_elems();
-  }
+    total["bytes"] = total["bytes"].get<uint64_t>() + tensor_bytes;
+    bytes += tensor_bytes;
+    uint64_t elements = 1;
+    for (const int64_t extent : shape) elements *= static_cast<uint64_t>(extent);
+    parameters += elements;
+  };
+  for (const auto& [name, tensor] : tensors) add(name, type_name(*tensor), tensor->shape(), tensor->num_bytes());
+  for (const GgufUndecodable& tensor : undecodable) add(tensor.name, tensor.type, tensor.shape, tensor.bytes);
   out["parameters"] = parameters;
   out["tensor_bytes"] = bytes;
   out["types"] = types;
@@ -95,7 +98,7 @@ Json inspect_gguf(const fs::path& path) {
   }
   out["tokenizer"] = gguf_tokenizer(file.metadata);
   out["file_bytes"] = file.file->bytes().size();
-  add_tensors(file.tensors, out);
+  add_tensors(file.tensors, file.undecodable, out);
   return out;
 }
 
@@ -113,7 +116,7 @@ Json inspect_directory(const fs::path& path) {
   out["tokenizer"] = file_exists(path / "tokenizer.json") ? Json({{"kind", "tokenizer.json"}}) : Json();
   const Safetensors files = read_safetensors_directory(path);
   out["file_bytes"] = files.file_bytes;
-  add_tensors(files.tensors, out);
+  add_tensors(files.tensors, {}, out);
   return out;
 }
 

@@ -58,11 +58,27 @@ LoadedModel finish(const ModelFamily& family, ModelConfig config, Weights weight
   return model;
 }
 
+// Every token needs a row of the embedding. Rows beyond the tokens are padding that some exporters add.
+void check_vocabulary(const Gguf& file, const ModelConfig& config, Weights& weights) {
+  const GgufArray* tokens = file.metadata.array("tokenizer.ggml.tokens");
+  if (tokens == nullptr) return;
+  const auto rows = static_cast<uint64_t>(config.vocab_size);
+  require(tokens->count <= rows, Code::kDataLoss, "[gguf] ", file.file->path().string(), ": tokenizer.ggml.tokens has ",
+          tokens->count, " tokens, but the embedding has ", rows, " rows; convert the model again");
+  if (tokens->count < rows) {
+    weights.warn("the embedding has " + std::to_string(rows) + " rows, but the tokenizer " +
+                 std::to_string(tokens->count) + " tokens: ids from there on have no text");
+  }
+}
+
 LoadedModel load_gguf(const fs::path& path, const LoadOptions& options) {
   const Gguf file = read_gguf(path);
   const ModelFamily& family = family_of(file);
+  require_decodable(file);
   Weights weights(WeightFormat::kGguf, file.tensors, family.weight_names);
-  LoadedModel model = finish(family, config_of_gguf(family, file), std::move(weights), options);
+  ModelConfig config = config_of_gguf(family, file);
+  check_vocabulary(file, config, weights);
+  LoadedModel model = finish(family, std::move(config), std::move(weights), options);
   model.format = "gguf";
   return model;
 }
@@ -72,6 +88,7 @@ LoadedModel load_directory(const fs::path& path, const LoadOptions& options) {
   const ModelFamily& family = family_of(hf, path / "config.json");
   ModelConfig config = config_of_directory(family, hf, path);
   Weights weights(WeightFormat::kHf, read_safetensors_directory(path).tensors, family.weight_names);
+  if (std::string text = contradiction(family, hf); !text.empty()) weights.warn(std::move(text));
   LoadedModel model = finish(family, std::move(config), std::move(weights), options);
   model.format = "safetensors";
   return model;

@@ -2,6 +2,8 @@
 // From files to a family and a configuration.
 #include "models/load/open.h"
 
+#include <algorithm>
+#include <cctype>
 #include <system_error>
 
 #include "core/error.h"
@@ -18,6 +20,22 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Classes are named after the model type: gpt_neox -> GPTNeoXForCausalLM.
+bool named_after(const std::string& architecture, const std::string& model_type) {
+  const auto letters = [](const std::string& text) {
+    std::string result;
+    for (const char c : text) {
+      if (c != '_' && c != '-') result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    return result;
+  };
+  return letters(architecture).starts_with(letters(model_type));
+}
+
 // All names that some member of the registered families lists.
 std::string supported(std::vector<std::string> ModelFamily::*names) {
   std::vector<std::string> all;
@@ -29,8 +47,9 @@ std::string supported(std::vector<std::string> ModelFamily::*names) {
 
 }  // namespace
 
-HfConfig read_hf_config(const fs::path& path) {
-  const ConfigJson root = ConfigJson::read(path);
+HfConfig read_hf_config(const fs::path& path) { return hf_config(ConfigJson::read(path)); }
+
+HfConfig hf_config(const ConfigJson& root) {
   const auto text = root.child("text_config");
   return {root.texts("architectures"), root.text_or("model_type", ""), text ? *text : root};
 }
@@ -42,6 +61,19 @@ const ModelFamily& family_of(const HfConfig& config, const fs::path& path) {
                                                         : "architecture " + joined(config.architectures);
   throw_error(Code::kUnsupported, "[config] ", path.string(), ": ", what,
               " is not supported; supported: ", supported(&ModelFamily::hf_architectures));
+}
+
+std::string contradiction(const ModelFamily& family, const HfConfig& config) {
+  if (config.architectures.empty() || config.model_type.empty()) return "";
+  const auto is_named = [&](const std::string& name) { return named_after(name, config.model_type); };
+  const auto any_named = [&](const std::vector<std::string>& names) {
+    return std::any_of(names.begin(), names.end(), is_named);
+  };
+  const bool known = contains(family.hf_model_types, config.model_type);
+  const bool of_another = any_named(family.hf_architectures) && !any_named(config.architectures);
+  if (known && !of_another) return "";
+  return "config.json: model_type \"" + config.model_type + "\" contradicts architectures " +
+         joined(config.architectures) + "; the architecture decides, check where the file comes from";
 }
 
 const ModelFamily& family_of(const Gguf& file) {

@@ -22,10 +22,15 @@ struct HfConfig {
   ConfigJson text;
 };
 HfConfig read_hf_config(const std::filesystem::path& config_json);
+HfConfig hf_config(const ConfigJson& root);
 
 // kUnsupported naming the architecture and those that this build has.
 const ModelFamily& family_of(const HfConfig& config, const std::filesystem::path& path);
 const ModelFamily& family_of(const Gguf& file);
+
+// A warning where model_type names another model than the architectures do, else empty: fields are read as the
+// architecture's, with the defaults of the model type, so that one of the two is wrong.
+std::string contradiction(const ModelFamily& family, const HfConfig& config);
 
 // With the stop tokens of generation_config.json where there is one.
 ModelConfig config_of_directory(const ModelFamily& family, const HfConfig& config,
