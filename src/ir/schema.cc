@@ -60,7 +60,9 @@ Attrs complete_attrs(const OpDef& op, Attrs attrs, std::string_view node_name) {
     throw_error(Code::kInvalidArgument, "[", op.name, "] ", node_name, ": attribute ", what...);
   };
   Attrs complete;
-  for (const auto& [name, value] : attrs.items()) {
+  for (const auto& item : attrs.items()) {  // clang before 16 does not capture structured bindings
+    const std::string& name = item.first;
+    const Attr& value = item.second;
     const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == name; });
     if (spec == op.attrs.end()) fail(name, ": there is none of that name");
     Attr coerced = coerce(value, spec->kind);

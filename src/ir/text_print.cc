@@ -93,7 +93,9 @@ std::string attr_list(const Node& node) {
   std::vector<std::string> items;
   if (node.layer() != -1) items.push_back("layer=" + std::to_string(node.layer()));
   if (!node.scope().empty()) items.push_back("scope=" + text::quoted(node.scope()));
-  for (const auto& [name, value] : node.attrs().items()) {
+  for (const auto& item : node.attrs().items()) {  // clang before 16 does not capture structured bindings
+    const std::string& name = item.first;
+    const Attr& value = item.second;
     const auto& specs = node.op().attrs;
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const AttrSpec& s) { return s.name == name; });
     const bool is_default = spec != specs.end() && !spec->required && same_attr(spec->default_value, value);
