@@ -14,13 +14,24 @@ Json per_layer(int64_t sum, int64_t layers) {
   return static_cast<double>(sum) / static_cast<double>(layers);
 }
 
+// T is the tokens; whatever else a graph has symbols for (sequences, rows of logits) counts as one.
+Bindings bind_tokens(const MatchReport& report, int64_t tokens) {
+  SymbolRanges symbols;
+  collect_symbols(report.before.bytes, symbols);
+  collect_symbols(report.after.bytes, symbols);
+  for (const PatternResult& pattern : report.patterns) collect_symbols(pattern.cost.bytes, symbols);
+  Bindings bindings;
+  for (const auto& [symbol, range] : symbols) bindings.emplace(symbol, symbol == "T" ? tokens : 1);
+  return bindings;
+}
+
 }  // namespace
 
 std::string explain_json(const MatchReport& report, int64_t tokens) {
   require(tokens >= 1, Code::kInvalidArgument, "[explain] tokens: ", tokens, "; needs 1 or more");
   const int64_t layers = report.before.layers;
   require(layers >= 1, Code::kInvalidArgument, "[explain] the graph has no layers");
-  const Bindings bindings = {{"T", tokens}, {"B", 1}, {"L", 1}};
+  const Bindings bindings = bind_tokens(report, tokens);
   const auto kernels = [&](const LayerCost& cost) { return per_layer(cost.kernels, layers); };
   const auto bytes = [&](const LayerCost& cost) { return per_layer(cost.bytes.eval(bindings), layers); };
 

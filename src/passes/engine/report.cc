@@ -10,8 +10,10 @@ namespace atb {
 
 LayerCost measure_layers(const Graph& graph) {
   LayerCost cost;
+  const bool layered = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](auto* n) { return n->layer() >= 0; });
+  if (!layered) cost.layers = 1;
   for (const Node* node : graph.nodes()) {
-    if (node->layer() < 0) continue;
+    if (layered && node->layer() < 0) continue;
     cost.layers = std::max<int64_t>(cost.layers, node->layer() + 1);
     if (node->op().is_view()) continue;
     ++cost.kernels;

@@ -13,7 +13,8 @@
 
 namespace atb {
 
-// Sums over the nodes that belong to a layer. A kernel is a node that is no view; bytes follow node_bytes().
+// Sums over the nodes that belong to a layer; a graph that numbers none counts as one layer. A kernel is a node that is
+// no view; bytes follow node_bytes().
 struct LayerCost {
   int64_t layers = 0;
   int64_t kernels = 0;

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/compiled_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "api/input_symbols.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/thread_team.h"
+#include "devices/device.h"
+#include "ir/op.h"
+#include "passes/pipeline.h"
+#include "runtime/executor.h"
+#include "runtime/plan.h"
+#include "runtime/program.h"
+
+namespace atb {
+namespace {
+
+constexpr size_t kMaxPlans = 16;  // of distinct shapes; the one not used for longest goes
+
+// Writes the elements of a strided view row-major to `to`. Where an array must be dense or aligned, it passes here.
+void copy_dense(const TensorView& from, std::byte* to) {
+  const size_t element = dtype_size(from.dtype);
+  if (from.contiguous()) {
+    if (from.size() > 0) std::memcpy(to, from.data, static_cast<size_t>(from.size()) * element);
+    return;
+  }
+  std::array<int64_t, kMaxRank> index{};
+  for (int64_t n = from.size(); n > 0; --n, to += element) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < static_cast<size_t>(from.rank); ++axis) offset += index[axis] * from.stride[axis];
+    std::memcpy(to, from.data + offset * static_cast<int64_t>(element), element);
+    for (auto axis = static_cast<size_t>(from.rank); axis-- > 0;) {
+      if (++index[axis] < from.shape[axis]) break;
+      index[axis] = 0;
+    }
+  }
+}
+
+bool misaligned(const TensorView& view) { return reinterpret_cast<uintptr_t>(view.data) % dtype_size(view.dtype) != 0; }
+
+// A constant that the graph returns: its elements, decoded where it is encoded.
+void copy_constant(const Constant& constant, std::byte* to) {
+  const size_t row = static_cast<size_t>(constant.row_elems()) * dtype_size(constant.dtype());
+  for (int64_t i = 0; row > 0 && i < constant.num_rows(); ++i, to += row) {
+    if (constant.encoding() != nullptr) {
+      constant.decode_row(i, reinterpret_cast<float*>(to));
+    } else {
+      std::memcpy(to, constant.row(i), row);
+    }
+  }
+}
+
+void check_runnable(const Graph& graph) {
+  const auto has_state = [](const Value* value) { return value->type().dtype == DType::kState; };
+  bool state = std::any_of(graph.inputs().begin(), graph.inputs().end(), has_state);
+  for (const Node* node : graph.nodes()) state = state || node->op().has_state;
+  require(!state, Code::kUnsupported, "[graph] ", graph.name(),
+          " has state (a KV cache): graphs with state run as a LanguageModel");
+  for (const Value* constant : graph.constants()) {
+    require(!constant->constant()->absent(), Code::kFailedPrecondition, "[graph] ", graph.name(), ": constant ",
+            constant->name(), " : ", constant->type().str(), " has no data; give it when the graph is made");
+  }
+  for (const Value* input : graph.inputs()) {
+    require(input->rank() <= kMaxRank, Code::kUnsupported, "[graph] input ", input->name(), ": ", input->rank(),
+            " axes, at most ", kMaxRank, " can run");
+  }
+  require_bindable(graph);
+}
+
+Precision choose_precision(const std::string& name, const Graph& graph) {
+  if (name == "exact") return Precision::kExact;
+  if (name == "fast") return Precision::kFast;
+  require(name == "auto", Code::kInvalidArgument, "[graph] precision '", name, "'; allowed are auto, exact, fast");
+  for (const Value* constant : graph.constants()) {
+    if (constant->constant()->encoding() != nullptr) return Precision::kFast;
+  }
+  return Precision::kExact;
+}
+
+}  // namespace
+
+Tensor Tensor::allocate(DType dtype, std::vector<int64_t> shape) {
+  size_t bytes = dtype_size(dtype);
+  for (const int64_t extent : shape) {
+    const bool fits = extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes);
+    require(fits, Code::kInvalidArgument, "[tensor] extent ", extent, ": the number of bytes exceeds 2^64");
+  }
+  auto buffer = std::make_shared<AlignedBuffer>(std::max<size_t>(bytes, 1), "tensor");
+  return {{buffer, buffer->data()}, dtype, std::move(shape)};
+}
+
+void bind_constant(Graph& graph, const ConstantRef& constant) {
+  const std::vector<Value*> constants = graph.constants();
+  const auto it = std::find_if(constants.begin(), constants.end(),
+                               [&](const Value* value) { return value->name() == constant->name(); });
+  require(it != constants.end(), Code::kNotFound, "[graph] ", graph.name(), " uses no constant named ",
+          constant->name());
+  Value* old = *it;
+  const Type type{constant->dtype(), Shape(constant->shape().begin(), constant->shape().end()), constant->encoding()};
+  require(type == old->type(), Code::kInvalidArgument, "[graph] constant ", constant->name(), ": is ", type.str(),
+          ", expected ", old->type().str());
+  graph.rename(old, constant->name() + ".unbound");
+  graph.replace_all_uses(old, graph.add_constant(constant));
+}
+
+struct CompiledGraph::Impl {
+  Impl(std::unique_ptr<Graph> graph, const CompileOptions& options)
+      : precision(choose_precision(options.precision, *graph)),
+        report((check_runnable(*graph), optimize(*graph, {.cache = false}))),
+        team(options.threads),
+        store(&team),
+        program(std::move(graph), find_device(options.device), store, {.precision = precision, .strided_inputs = true}),
+        executor(team) {}
+
+  // The plan of these sizes, moved to the front.
+  const Plan& plan_for(const Bindings& bindings) {
+    const auto it =
+        std::find_if(plans.begin(), plans.end(), [&](const auto& plan) { return plan->largest() == bindings; });
+    if (it != plans.end()) {
+      plans.splice(plans.begin(), plans, it);
+    } else {
+      plans.push_front(std::make_unique<Plan>(program, bindings));
+      if (plans.size() > kMaxPlans) plans.pop_back();
+    }
+    return *plans.front();
+  }
+
+  // Views that kernels can read; `copies` holds what had to be copied.
+  static std::vector<TensorView> readable(const Plan& plan, std::span<const TensorView> inputs,
+                                          std::vector<Tensor>& copies) {
+    std::vector<TensorView> views(inputs.begin(), inputs.end());
+    for (size_t i = 0; i < views.size(); ++i) {
+      if (!misaligned(views[i]) && (views[i].contiguous() || !plan.needs_contiguous(i))) continue;
+      const TensorView& view = views[i];
+      Tensor& copy =
+          copies.emplace_back(Tensor::allocate(view.dtype, {view.shape.begin(), view.shape.begin() + view.rank}));
+      copy_dense(view, copy.data.get());
+      views[i] = copy.view();
+    }
+    return views;
+  }
+
+  std::vector<Tensor> run(std::span<const TensorView> inputs) {
+    const Graph& graph = program.graph();
+    const Bindings bindings = bind_symbols(graph, inputs);
+    const std::lock_guard lock(mutex);
+    const Plan& plan = plan_for(bindings);
+    if (arena.size() < plan.arena_bytes()) arena = AlignedBuffer(plan.arena_bytes(), "arena");
+    std::vector<Tensor> copies;
+    const std::vector<TensorView> views = readable(plan, inputs, copies);
+    std::vector<Tensor> outputs;
+    std::vector<std::byte*> memory;
+    for (const Value* output : graph.outputs()) {
+      outputs.push_back(Tensor::allocate(output->type().dtype, eval(output->shape(), bindings)));
+      memory.push_back(outputs.back().data.get());
+    }
+    Frame frame = plan.resolve(bindings, views, memory, arena.data());
+    executor.run(program, frame, {});
+    // What no node wrote to its place: views, inputs, constants, a value returned twice.
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (frame.results[i].data == memory[i]) continue;
+      if (graph.outputs()[i]->is_constant()) {
+        copy_constant(*graph.outputs()[i]->constant(), memory[i]);
+      } else {
+        copy_dense(frame.results[i], memory[i]);
+      }
+    }
+    return outputs;
+  }
+
+  const Precision precision;
+  const MatchReport report;
+  ThreadTeam team;
+  PackedStore store;
+  Program program;
+  Executor executor;
+  mutable std::mutex mutex;  // guards what follows, and the team
+  std::list<std::unique_ptr<Plan>> plans;
+  AlignedBuffer arena;
+};
+
+CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(graph), options)) {}
+
+CompiledGraph::~CompiledGraph() = default;
+
+std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs) { return impl_->run(inputs); }
+
+const Graph& CompiledGraph::graph() const { return impl_->program.graph(); }
+
+const MatchReport& CompiledGraph::report() const { return impl_->report; }
+
+int CompiledGraph::threads() const { return impl_->team.size(); }
+
+int64_t CompiledGraph::plans() const {
+  const std::lock_guard lock(impl_->mutex);
+  return static_cast<int64_t>(impl_->plans.size());
+}
+
+}  // namespace atb
