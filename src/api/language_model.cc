@@ -65,6 +65,8 @@ DType named_float(const std::string& name) {
 std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, const LanguageModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Device& device = find_device(options.device);
+  require(device.computes(), Code::kUnsupported, "[device] '", options.device,
+          "' computes nothing, so a model cannot run on it: use cpu; `atb explain` needs no device");
   require(options.dtype == "auto", Code::kUnsupported, "[model] dtype '", options.dtype,
           "'; this build runs weights as they are stored: use auto");
   LoadedModel model = load_model(resolve_model_path(path));

@@ -17,13 +17,16 @@ constexpr std::string_view kWaitFor = "wait for ";  // how the executor names wa
 double microseconds(const TraceEvent& event) { return static_cast<double>(event.duration_ns) / 1000; }
 int64_t end_of(const TraceEvent& event) { return event.begin_ns + event.duration_ns; }
 
-// "layers.3.mlp" of layer 3 as "layers.*.mlp", the same for all layers.
+// One name for the like nodes of all layers: "layers.*.down" for "layers.3.down" of layer 3, and "layers.*.attention"
+// for "attention_3", whatever its layer.
 std::string over_layers(std::string name, int layer) {
   if (layer < 0) return name;
   const std::string number = "." + std::to_string(layer) + ".";
   const size_t at = name.find(number);
-  if (at != std::string::npos) name.replace(at, number.size(), ".*.");
-  return name;
+  if (at != std::string::npos) return name.replace(at, number.size(), ".*.");
+  const size_t stem = name.find_last_not_of("0123456789");
+  if (stem != std::string::npos && stem > 0 && name[stem] == '_') name.resize(stem);
+  return "layers.*." + name;
 }
 
 class Profiler {
@@ -112,6 +115,7 @@ class Profiler {
     const TraceLabel& what = label(event);
     ProfileRow& row = row_of(phase, what.name, what.layer);
     row.op = what.op;
+    row.in_layers = what.layer >= 0;
     if (row.variant.find(what.variant) == std::string::npos) {
       row.variant += (row.variant.empty() ? "" : ", ") + what.variant;
     }
@@ -139,6 +143,7 @@ Json to_json(const ProfileRow& row, double phase_us) {
   return {{"name", row.name},
           {"op", row.op},
           {"variant", row.variant},
+          {"in_layers", row.in_layers},
           {"count", row.count},
           {"total_ms", row.wall_us / 1000},
           {"mean_us", row.count > 0 ? row.wall_us / static_cast<double>(row.count) : 0},

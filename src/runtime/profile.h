@@ -12,9 +12,10 @@ namespace atb {
 
 // One node, or the like nodes of all layers. Times in microseconds, over all steps of the phase.
 struct ProfileRow {
-  std::string name;      // "layers.*.mlp.down", or the node's own name
-  std::string op;        // operator
-  std::string variant;   // the code that ran; several are joined by ", "
+  std::string name;     // "layers.*.mlp.down", or the node's own name
+  std::string op;       // operator
+  std::string variant;  // the code that ran; several are joined by ", "
+  bool in_layers = false;
   int64_t count = 0;     // executions: nodes times steps
   double wall_us = 0;    // of the caller (worker 0) inside it
   double wait_us = 0;    // of the caller, waiting for parts of it that others had

@@ -47,12 +47,20 @@ class Internal(Error):
     pass
 
 
-class Matrix:
+class Tensor:
     def __init__(self, rows: list[list[float]]) -> None:
         self._rows = rows
 
     def tolist(self) -> list[list[float]]:
         return self._rows
+
+
+class Graph:
+    """There is no stand-in for running graphs: tests of them need the native module."""
+
+
+class CompiledGraph:
+    pass
 
 
 class Engine:
@@ -111,8 +119,8 @@ class Engine:
             "generated_tokens": state["at"],
         }
 
-    def logits(self, sequences: list[list[int]]) -> list[Matrix]:
-        return [Matrix([[float(t)] for t in ids]) for ids in sequences]
+    def logits(self, sequences: list[list[int]]) -> list[Tensor]:
+        return [Tensor([[float(t)] for t in ids]) for ids in sequences]
 
     def log_likelihood(self, ids: list[int], begin: int) -> float:
         return -float(len(ids) - begin)
@@ -144,6 +152,26 @@ class Engine:
 
     def write_trace(self, path: str) -> None:
         Path(path).write_text(json.dumps({"traceEvents": []}))
+
+
+def profile_json(engine: Engine, each_node: bool = False) -> str:
+    node = {"name": "layers.*.q", "op": "linear", "count": 6, "total_ms": 3.0, "mean_us": 500.0, "share": 0.75}
+    phase = {
+        "steps": 3,
+        "tokens": 3,
+        "total_ms": 4.0,
+        "nodes": [node | {"variant": "fake", "wait_ms": 0.1, "worker_ms": 5.0}],
+        "waits": {"count": 7, "total_ms": 0.4, "share": 0.1, "worker_ms": 0.6},
+        "wakeups": {"count": 3, "from_park": 1, "mean_us": 20.0, "worker_ms": 0.06},
+        "elsewhere": {
+            "total_ms": 0.6,
+            "share": 0.15,
+            "sampling_ms": 0.1,
+            "between_steps_ms": 0.2,
+            "planning_and_launch_ms": 0.3,
+        },
+    }
+    return json.dumps({"decode": phase, "dropped_events": 0})
 
 
 def version() -> str:

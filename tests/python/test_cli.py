@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 @pytest.fixture
 def model(llm_fixture: atb.LLM, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: F811
-    for name in ("explain_json", "inspect_json", "roofline"):
+    for name in ("explain_json", "inspect_json", "profile_json", "roofline"):
         monkeypatch.setattr(_core, name, getattr(fake_core, name))
     monkeypatch.setattr(common, "_debug", False)
     return llm_fixture.path
@@ -94,6 +94,37 @@ def test_bench(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "decode" in run("bench", model, "--new-tokens", "4").stdout
 
 
+def test_bench_profile(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Engine, "script", [1] * 4)
+    monkeypatch.setenv("COLUMNS", "160")
+    flags = ["--prompt-tokens", "8", "--new-tokens", "4", "--rounds", "1", "--profile"]
+    result = run("bench", model, *flags)
+    assert result.exit_code == 0, result.stderr
+    for text in ("│ q ", "waiting for parts", "elsewhere", "decode: 3 steps", "1 of them from park"):
+        assert text in result.stdout
+    value = json.loads(run("bench", model, *flags, "--json").stdout)
+    assert value["profile"]["decode"]["nodes"][0]["op"] == "linear"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--batch", "0"),
+        ("--rounds", "0"),
+        ("--new-tokens", "1"),
+        ("--prompt-tokens", "-3"),
+        ("--threads", "-1"),
+        ("--threads", "1025"),
+        ("--prefill-chunk", str(2**40)),
+    ],
+)
+def test_bench_ranges_are_errors_of_the_house(model: str, option: str, value: str) -> None:
+    result = run("bench", model, option, value)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: [bench] {option}: {value}; allowed are ")
+    assert result.stderr.count("\n") == 1
+
+
 def test_inspect(model: str) -> None:
     assert json.loads(run("inspect", model, "--json").stdout)["family"] == "llama"
     assert "1 tensors" in run("inspect", model).stdout
@@ -141,9 +172,7 @@ def test_debug_may_stand_after_the_command(model: str) -> None:
     assert isinstance(result.exception, atb.InvalidArgumentError)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["nonsense"], ["generate"], ["generate", "m", "--nonsense"], ["bench", "m", "--batch", "0"]]
-)
+@pytest.mark.parametrize("arguments", [["nonsense"], ["generate"], ["generate", "m", "--nonsense"]])
 def test_usage_errors(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
 

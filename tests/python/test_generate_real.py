@@ -115,7 +115,7 @@ def test_explain_counts_what_a_trace_shows(smollm2: Path, llm: atb.LLM, tmp_path
     llm.generate("a", max_new_tokens=1)
     llm.write_trace(tmp_path / "x.trace.json")
     events = json.loads((tmp_path / "x.trace.json").read_text())["traceEvents"]
-    in_layer = [e for e in events if e.get("args", {}).get("layer") == 7 and "op" in e["args"]]
+    in_layer = {e["name"] for e in events if e.get("cat") == "node" and e["args"].get("layer") == 7}
     assert len(in_layer) == json_of("explain", smollm2)["kernels_per_layer"]["after"]
 
 
@@ -160,6 +160,11 @@ def test_bench(smollm2: Path, tmp_path: Path) -> None:
     assert all(limit > 0 for limit in value["limits"].values())
     assert all(share > 0 for share in value["share"].values())
     assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_no_model_runs_on_the_null_device(smollm2: Path) -> None:
+    with pytest.raises(atb.UnsupportedError, match="computes nothing"):
+        atb.LLM(smollm2, device="null")
 
 
 def test_fast_is_close_to_exact(smollm2: Path) -> None:

@@ -80,6 +80,20 @@ TEST_F(MadeUpTrace, EachNodeHasARowIfAsked) {
   EXPECT_EQ(phases[0].rows[1].count, 2);
 }
 
+// Nodes that a pattern made bear a number of their own.
+TEST_F(MadeUpTrace, LikeNodesWithoutALayerInTheirNamesShareARow) {
+  start_ = 240 * kUs;
+  add({"attention", "node", "flash_attention", "tile", 0}, 10, 20, 0);
+  add({"attention_1", "node", "flash_attention", "tile", 1}, 20, 30, 0);
+  add({"head_2", "node", "linear", "linear/rows1"}, 30, 40, 0);
+  add({"decode", "step"}, 0, 100, 0, 1);
+  const std::vector<ProfileRow> rows = profile(trace_)[0].rows;
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].name, "layers.*.attention");
+  EXPECT_EQ(rows[1].count, 2);
+  EXPECT_EQ(rows[2].name, "head_2");
+}
+
 TEST_F(MadeUpTrace, EventsOutsideOfWholeStepsAreLeftOut) {
   start_ = 400 * kUs;
   add({"layers.0.down", "node", "linear", "linear/rows1", 0}, 0, 10, 0, 1);  // its step did not fit

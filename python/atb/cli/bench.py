@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json as json_module
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -13,32 +15,43 @@ import typer
 
 from atb import _core
 from atb.cli import common
+from atb.cli.profile import print_profile
+from atb.errors import InvalidArgumentError
 from atb.generation import SamplingOptions, give_back, submit
 from atb.llm import LLM
 from atb.output import rate
 
+_MOST_THREADS = 1024  # of a thread team
 _BLOCK_SLACK = 128  # tokens: a sequence takes whole KV blocks
 
 
 @common.command
 def run(
     model: common.Model,
-    prompt_tokens: Annotated[int, typer.Option(min=1, max=common.INT32_MAX, help="Tokens of each prompt.")] = 512,
-    new_tokens: Annotated[
-        int, typer.Option(min=2, max=common.INT32_MAX, help="Tokens to generate for each prompt.")
-    ] = 64,
-    batch: Annotated[int, typer.Option(min=1, max=common.INT32_MAX, help="Prompts at once.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Repetitions; the best one counts.")] = 3,
+    prompt_tokens: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
+    new_tokens: Annotated[int, typer.Option(help="Tokens to generate for each prompt.")] = 64,
+    batch: Annotated[int, typer.Option(help="Prompts at once.")] = 1,
+    rounds: Annotated[int, typer.Option(help="Repetitions; the best one counts.")] = 3,
+    profile: Annotated[bool, typer.Option("--profile", help="Show where the time of one more round goes.")] = False,
+    profile_nodes: Annotated[
+        bool, typer.Option("--profile-nodes", help="The same, with a row for every node of every layer.")
+    ] = False,
     trace: Annotated[Path | None, typer.Option(help="Write a Chrome/Perfetto trace of one more round.")] = None,
     precision: common.Precision = "auto",
     device: common.Device = "cpu",
-    threads: common.Threads = 0,
-    prefill_chunk: common.PrefillChunk = 0,
+    threads: Annotated[int, typer.Option(help="Worker threads; 0 takes what this process may use.")] = 0,
+    prefill_chunk: Annotated[int, typer.Option(help="Prompt tokens a step; 0 lets the engine choose.")] = 0,
     log_level: common.LogLevel = None,
     json: common.Json = False,
     debug: common.Debug = False,
 ) -> None:
     """Measure prefill and decode on random prompts."""
+    _check_range("--prompt-tokens", prompt_tokens, 1)
+    _check_range("--new-tokens", new_tokens, 2)
+    _check_range("--batch", batch, 1)
+    _check_range("--rounds", rounds, 1)
+    _check_range("--threads", threads, 0, _MOST_THREADS)
+    _check_range("--prefill-chunk", prefill_chunk, 0)
     context = prompt_tokens + new_tokens
     llm = LLM(
         model,
@@ -51,10 +64,13 @@ def run(
     )
     chance = random.Random(0)
     measured = [_round(llm, _prompts(llm, chance, batch, prompt_tokens), new_tokens) for _ in range(rounds)]
-    if trace is not None:
+    profiled: dict[str, Any] | None = None
+    if trace is not None or profile or profile_nodes:
         llm.start_trace()
         _round(llm, _prompts(llm, chance, batch, prompt_tokens), new_tokens)
-        llm.write_trace(trace)
+        if profile or profile_nodes:
+            profiled = json_module.loads(_core.profile_json(llm.engine, profile_nodes))
+        llm.write_trace(os.devnull if trace is None else trace)
     prefill, decode = max(r.prefill for r in measured), max(r.decode for r in measured)
     info = llm.info()
     peak_rss_mb = _core.peak_rss_mb()  # before the roofline program takes memory of its own
@@ -71,10 +87,19 @@ def run(
         "precision": info["precision"],
         "target": info["target"],
     }
+    if profiled is not None:
+        result["profile"] = profiled
     if json:
         common.print_json(result)
     else:
         _print(result)
+        if profiled is not None:
+            print_profile(profiled)
+
+
+def _check_range(option: str, value: int, least: int, most: int = common.INT32_MAX) -> None:
+    if not least <= value <= most:
+        raise InvalidArgumentError(f"[bench] {option}: {value}; allowed are {least} to {most}")
 
 
 @dataclass(frozen=True)

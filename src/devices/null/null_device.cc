@@ -18,6 +18,7 @@ class NullDevice final : public Device {
  public:
   std::string_view name() const override { return "null"; }
   std::string description() const override { return "null: plans everything, computes nothing"; }
+  bool computes() const override { return false; }
   std::unique_ptr<Kernel> make_kernel(const KernelRequest&) const override { return std::make_unique<NullKernel>(); }
 };
 
