@@ -85,7 +85,7 @@ test-cpp: build  ## C++ tests only
 test-py: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build-demo  ## Python tests only
 	$(RUN_TESTS) py
 
-test-slow: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test build  ## the long ones
+test-slow: $(STAMPS)/run $(STAMPS)/model $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/docs build  ## the long ones
 	$(RUN_TESTS) slow
 
 .PHONY: instructions
@@ -135,6 +135,13 @@ bench-peers: $(STAMPS)/run $(STAMPS)/model build-demo  ## beside other programs:
 bench-planner: $(BUILD)/build.ninja  ## the memory planner against its lower bound
 	cmake --build --preset $(PRESET) -j $(JOBS) --target atb-bench-planner
 	$(BUILD)/bench/planner/atb-bench-planner $(PLANNER_CASES)
+
+# ---- documentation --------------------------------------------------------------------------------------------------
+
+.PHONY: docs
+docs: $(STAMPS)/run $(STAMPS)/docs $(BUILD)/build.ninja  ## HTML in build/docs/html; warnings are errors
+	cmake --build --preset $(PRESET) -j $(JOBS) --target op-matrix
+	$(PYTHON) docs/make_docs.py --matrix $(BUILD)/tools/op-matrix
 
 .PHONY: clean
 clean:  ## remove build outputs; the virtual environment stays

@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-check}
 mapfile -t cpp < <(git ls-files --cached --others --exclude-standard '*.h' '*.cc')
-python_dirs=(python tests scripts bench)
+python_dirs=(python tests scripts bench docs tools/new)
 
 if [ "$mode" = format ]; then
   [ ${#cpp[@]} -eq 0 ] || clang-format -i "${cpp[@]}"

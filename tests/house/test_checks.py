@@ -104,7 +104,9 @@ def requirement_lines(path: pathlib.Path) -> set[str]:
     return {line for line in lines if line and not line.startswith("#")}
 
 
-@pytest.mark.parametrize(("key", "file"), [("dependencies", "run"), ("test", "test"), ("lint", "lint")])
+@pytest.mark.parametrize(
+    ("key", "file"), [("dependencies", "run"), ("test", "test"), ("lint", "lint"), ("docs", "docs")]
+)
 def test_requirements_agree_with_pyproject(key, file):
     text = (ROOT / "pyproject.toml").read_text()
     declared = re.search(rf"^{key} = \[([^\]]*)\]", text, re.MULTILINE)
