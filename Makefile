@@ -136,6 +136,12 @@ bench-planner: $(BUILD)/build.ninja  ## the memory planner against its lower bou
 	cmake --build --preset $(PRESET) -j $(JOBS) --target atb-bench-planner
 	$(BUILD)/bench/planner/atb-bench-planner $(PLANNER_CASES)
 
+.PHONY: bench-micro
+bench-micro: $(STAMPS)/build  ## kernels at the sizes of models beside this machine's limits: FILTER=regex, THREADS
+	cmake --preset bench $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+	cmake --build --preset bench -j $(JOBS) --target atb-bench-micro
+	build/bench/bench/micro/atb-bench-micro --threads=$(THREADS) $(if $(FILTER),--benchmark_filter='$(FILTER)')
+
 # ---- documentation --------------------------------------------------------------------------------------------------
 
 .PHONY: docs

@@ -10,8 +10,14 @@ endif()
 add_library(atb_hwy INTERFACE)
 target_include_directories(atb_hwy SYSTEM INTERFACE ${ATB_HWY_INCLUDE})
 target_link_libraries(atb_hwy INTERFACE ${ATB_HWY_LIBRARY})
-# SSE4 and below are off: under AVX2 the library says so and stops. AVX3_DL brings VNNI.
-target_compile_definitions(atb_hwy INTERFACE HWY_WANT_AVX3_DL "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+# SSE4 and below are off: under AVX2 the library says so and stops. AVX3_DL brings VNNI. Builds with tests have SSE4 for
+# the operator harness alone (kernels/target.h): vectors of 16 bytes, and several targets on every machine.
+if(ATB_BUILD_TESTS AND ATB_TEST_TARGETS)
+  set(disabled_targets HWY_SSSE3)
+else()
+  set(disabled_targets "(HWY_SSSE3|HWY_SSE4)")
+endif()
+target_compile_definitions(atb_hwy INTERFACE HWY_WANT_AVX3_DL "HWY_DISABLED_TARGETS=${disabled_targets}")
 
 find_path(ATB_JSON_INCLUDE nlohmann/json.hpp)
 if(NOT ATB_JSON_INCLUDE)

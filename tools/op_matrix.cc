@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// op-matrix: what this build has, from its registries: operators, encodings, patterns, passes and model families.
+// op-matrix: what this build has, from its registries: operators, encodings, patterns, passes and model families, and
+// what runs each of the operator cases on this CPU.
 // The generated pages of the documentation are made of its JSON.
 //   op-matrix --json > matrix.json
 //   op-matrix --markdown
 #include <cstdio>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,11 @@
 #include "devices/device.h"
 #include "ir/op.h"
 #include "ir/schema.h"
+#include "kernels/target.h"
 #include "models/model.h"
 #include "nlohmann/json.hpp"
+#include "ops/case_registry.h"
+#include "ops/kernel_run.h"
 #include "passes/engine/pattern.h"
 #include "passes/registry.h"
 
@@ -74,6 +79,51 @@ Json attrs_json(const OpDef& op) {
   return list;
 }
 
+std::vector<std::string_view> vector_targets() {
+  std::vector<std::string_view> names = cpu_targets();
+  std::erase(names, "SCALAR");
+  return names;
+}
+
+// What a user would call the stored form of an operand: "f32", "q4_1", "i32"; null where it is absent.
+Json format_of(const Value* value) {
+  if (value == nullptr) return nullptr;
+  const Type& type = value->type();
+  return type.encoding != nullptr ? type.encoding->name : std::string(dtype_name(type.dtype));
+}
+
+// The operator's cases: operand formats, precision, and by target the code that runs it ("decomposition" or "plain
+// loops" where there is no kernel).
+Json calls_json(const OpDef& op) {
+  Json list = Json::array();
+  for (const testing::SweptCase& swept : CaseRegistry::instance().all()) {
+    if (swept.op != op.name) continue;
+    const testing::OpCase test = swept.make(swept.sizes.back());
+    Graph graph;
+    const Node* node = testing::build_op_graph(graph, test);
+    Json inputs = Json::array();
+    for (const Value* input : node->inputs()) inputs.push_back(format_of(input));
+    Json runs;
+    for (const std::string_view target : vector_targets()) {
+      force_cpu_target(target);
+      PackedStore store;
+      const std::unique_ptr<Kernel> kernel = testing::make_case_kernel(test, *node, store);
+      runs[std::string(target)] = kernel != nullptr ? testing::KernelRun(test, *node, *kernel).variant()
+                                  : op.is_view()    ? "nothing to do"
+                                  : op.decompose    ? "decomposition"
+                                                    : "plain loops";
+    }
+    force_cpu_target({});
+    list.push_back({{"case", swept.name},
+                    {"inputs", inputs},
+                    {"precision", test.precision == Precision::kFast ? "fast" : "exact"},
+                    {"tolerance", swept.tolerance},
+                    {"tolerance_from", swept.why},
+                    {"runs", runs}});
+  }
+  return list;
+}
+
 Json operators_json() {
   Json list = Json::array();
   for (const OpDef* op : OpRegistry::instance().all()) {
@@ -88,7 +138,8 @@ Json operators_json() {
                     {"attrs", attrs_json(*op)},
                     {"cpu_kernel", static_cast<bool>(op->make_cpu_kernel)},
                     {"decomposition", static_cast<bool>(op->decompose)},
-                    {"reference", static_cast<bool>(op->reference)}});
+                    {"reference", static_cast<bool>(op->reference)},
+                    {"calls", calls_json(*op)}});
   }
   return list;
 }
@@ -167,19 +218,37 @@ Json devices_json() {
 }
 
 Json matrix() {
-  return {{"operators", operators_json()}, {"encodings", encodings_json()}, {"patterns", patterns_json()},
-          {"passes", passes_json()},       {"models", models_json()},       {"devices", devices_json()}};
+  Json targets = Json::array();
+  for (const std::string_view target : vector_targets()) targets.push_back(target);
+  return {{"targets", targets},          {"operators", operators_json()}, {"encodings", encodings_json()},
+          {"patterns", patterns_json()}, {"passes", passes_json()},       {"models", models_json()},
+          {"devices", devices_json()}};
 }
 
-// One line an operator: its level and what runs it on the CPU.
+std::string joined(const std::set<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+// One line an operator: its level, the stored forms of its matrices, its precisions, and what runs it on each target.
 void print_markdown(std::ostream& out) {
-  out << "| operator | level | on the CPU |\n| --- | --- | --- |\n";
+  out << "| operator | level | operands | precisions | on the CPU |\n| --- | --- | --- | --- | --- |\n";
   for (const OpDef* op : OpRegistry::instance().all()) {
-    const char* runs = op->is_view()         ? "nothing to do"
-                       : op->make_cpu_kernel ? "kernel"
-                       : op->decompose       ? "decomposition"
-                                             : "plain loops";
-    out << "| `" << op->name << "` | " << level(*op) << " | " << runs << " |\n";
+    std::set<std::string> formats, precisions, runs;
+    for (const Json& call : calls_json(*op)) {
+      for (const Json& input : call["inputs"]) {
+        if (input.is_string() && input != "state") formats.insert(input.get<std::string>());
+      }
+      precisions.insert(call["precision"].get<std::string>());
+      for (const auto& [target, variant] : call["runs"].items()) {
+        const std::string code = variant.get<std::string>();
+        const bool kernel = op->make_cpu_kernel && code != "decomposition" && code != "plain loops";
+        runs.insert(kernel ? "kernel (" + target + ")" : code);
+      }
+    }
+    out << "| `" << op->name << "` | " << level(*op) << " | " << joined(formats) << " | " << joined(precisions) << " | "
+        << joined(runs) << " |\n";
   }
 }
 

@@ -13,7 +13,8 @@ std::string_view cpu_target_name();
 // Targets compiled into this build that the CPU can run, best first.
 std::vector<std::string_view> cpu_targets();
 
-// kUnsupported where the CPU is below the least that kernels are written for (AVX2 on x86, NEON on Arm).
+// kUnsupported where the CPU is below the least that this library supports (AVX2 on x86, NEON on Arm). Builds with
+// ATB_TEST_TARGETS have SSE4 too, so that tests meet several targets everywhere; only force_cpu_target() gets there.
 void require_cpu_target();
 
 // For tests: kernels made from now on use this target. kInvalidArgument unless cpu_targets() has it; empty: the best.

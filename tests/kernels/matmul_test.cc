@@ -3,6 +3,7 @@
 #include "kernels/matmul.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <array>
 #include <cmath>
@@ -164,6 +165,22 @@ TEST_F(MatmulFormatTest, UnknownFormatsAndTargets) {
   EXPECT_THROW(force_cpu_target("AVX9"), Error);
   EXPECT_NO_THROW(require_cpu_target());
   EXPECT_EQ(cpu_targets().front(), cpu_target_name());
+}
+
+// A CPU with that target and none better.
+TEST_F(MatmulFormatTest, StopsBelowTheLeastTarget) {
+  for (const int64_t target : {HWY_SSE4, HWY_SCALAR}) {
+    hwy::SetSupportedTargetsForTest(target);
+    EXPECT_THROW(require_cpu_target(), Error) << hwy::TargetName(target);
+    EXPECT_THROW(find_matmul_format("f32", false), Error) << hwy::TargetName(target);
+  }
+  hwy::SetSupportedTargetsForTest(HWY_AVX2);
+  EXPECT_NO_THROW(require_cpu_target());
+  // Tests may go below: that is what SSE4 is compiled for.
+  for (const std::string_view target : usable_targets()) {
+    force_cpu_target(target);
+    EXPECT_NO_THROW(require_cpu_target()) << target;
+  }
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // A small cache with its append and attention kernels, driven step by step: what the tests of attention share.
 #pragma once
 
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -207,29 +205,5 @@ inline double largest_error(const std::vector<float>& actual, const std::vector<
 inline bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
-
-// Instruction sets of this build that this machine has.
-inline std::vector<int64_t> vector_targets() {
-  std::vector<int64_t> targets;
-  for (const int64_t target : {HWY_AVX2, HWY_AVX3, HWY_AVX3_DL}) {
-    if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
-  }
-  return targets;
-}
-
-// Dispatches to one instruction set while it lives.
-class ForcedTarget {
- public:
-  explicit ForcedTarget(int64_t target) { use(target); }
-  ~ForcedTarget() { use(0); }
-  ForcedTarget(const ForcedTarget&) = delete;
-  ForcedTarget& operator=(const ForcedTarget&) = delete;
-
- private:
-  static void use(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
 
 }  // namespace atb::testing

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norm kernels against the interpreter: widths 1..70, misaligned memory, one row as many.
+// Norms beyond the table of cases: hand-worked rows, wide rows alone and among others, no rows, bad shapes.
 #include <vector>
 
 #include "ops/kernel_harness.h"
 
 namespace atb::testing {
 namespace {
-
-constexpr double kTolerance = 2e-6;
 
 std::vector<OpCase> norm_cases(int64_t rows, int64_t width, size_t misalign) {
   const uint32_t seed = static_cast<uint32_t>(width);
@@ -30,22 +28,6 @@ std::vector<OpCase> norm_cases(int64_t rows, int64_t width, size_t misalign) {
   };
   for (OpCase& test : cases) test.misalign = misalign;
   return cases;
-}
-
-TEST(Norm, MatchesTheInterpreterAtEveryWidth) {
-  for (int64_t width = 1; width <= 70; ++width) {
-    for (const size_t misalign : {size_t{0}, size_t{4}, size_t{20}}) {
-      for (const OpCase& test : norm_cases(3, width, misalign)) {
-        const OpRun run = run_op(test);
-        ASSERT_EQ(run.kernel.size(), run.f64.size()) << test.op;
-        for (size_t i = 0; i < run.kernel.size(); ++i) {
-          // A layer norm of one value is 0 / sqrt(eps): nothing but rounding, so compare it absolutely.
-          const double error = max_error(run.kernel[i], run.f64[i]);
-          EXPECT_LT(error, kTolerance) << test.op << " width " << width << " output " << i;
-        }
-      }
-    }
-  }
 }
 
 TEST(Norm, OneRowHasTheBitsItHasAmongMany) {

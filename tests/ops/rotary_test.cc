@@ -64,7 +64,7 @@ int64_t size_of(const std::vector<int64_t>& shape) {
 }
 
 TEST(Rotary, MatchesTheInterpreterBitForBitInF32) {
-  for (const int64_t target : vector_targets()) {
+  for (const std::string_view target : usable_targets()) {
     const ForcedTarget forced(target);
     for (const RotaryShape& shape : rotary_shapes()) {
       for (const bool interleaved : {false, true}) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the case files share: models whose layers are measured, and large weights.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/case_registry.h"
+
+namespace atb::testing {
+
+// Sizes of a model's layer.
+struct BenchModel {
+  std::string_view name;
+  int64_t hidden, heads, kv_heads, head_dim, intermediate;
+};
+constexpr std::array<BenchModel, 2> kBenchModels = {
+    {{"smollm2_135m", 576, 9, 3, 64, 1536}, {"llama2_7b", 4096, 32, 32, 128, 11008}}};
+// Tokens of a step: decode and prefill.
+struct BenchStep {
+  std::string_view name;
+  int64_t tokens;
+};
+constexpr std::array<BenchStep, 2> kBenchSteps = {{{"decode", 1}, {"prefill512", 512}}};
+
+// One call a model and step, named "model/step/suffix"; make(model, tokens) gives it.
+template <class Make>
+std::vector<BenchCall> bench_calls(const std::string& suffix, bool reads_weights, const Make& make) {
+  std::vector<BenchCall> calls;
+  for (const BenchModel& model : kBenchModels) {
+    for (const BenchStep& step : kBenchSteps) {
+      const std::string name = std::string(model.name) + "/" + std::string(step.name) + (suffix.empty() ? "" : "/");
+      calls.push_back(
+          {name + suffix, [make, model, step] { return make(model, step.tokens); }, reads_weights && step.tokens == 1});
+    }
+  }
+  return calls;
+}
+
+// A weight [rows, k] whose rows repeat a few stored ones: made in no time, yet packed in full.
+inline Operand repeated_weight(const std::string& format, int64_t rows, int64_t k) {
+  const int64_t stored = std::min<int64_t>(rows, 16);
+  std::vector<int32_t> map(static_cast<size_t>(rows));
+  for (size_t i = 0; i < map.size(); ++i) map[i] = static_cast<int32_t>(i % static_cast<size_t>(stored));
+  const Operand source = weight_as(format, {stored, k}, random_values(stored * k, 5));
+  return constant(Constant::permute_rows(source.constant, std::move(map)));
+}
+
+inline Operand random_activation(std::vector<int64_t> shape, uint32_t seed, float scale = 1.0f) {
+  const int64_t count = count_of(shape);
+  return activation(std::move(shape), random_values(count, seed, scale));
+}
+
+inline std::vector<int64_t> counting(int64_t n, int64_t first = 0) {
+  std::vector<int64_t> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<int64_t>(i);
+  return values;
+}
+
+}  // namespace atb::testing
