@@ -96,7 +96,8 @@ class Tables {
   }
 
   bool ensure(KvSequence& sequence, int64_t tokens) {
-    const int64_t missing = pool_.blocks_for(tokens) - static_cast<int64_t>(sequence.block_ids().size());
+    const auto own = static_cast<int64_t>(sequence.block_ids().size());
+    const int64_t missing = std::max<int64_t>(0, pool_.blocks_for(tokens) - own);
     if (accepts([&] { sequence.ensure(tokens); })) {
       expect(sequence.capacity() >= tokens, "ensure gave less than asked for");
       return true;
