@@ -50,7 +50,8 @@ std::vector<std::string> seeds() {
 void run(std::string_view input) {
   Gguf file;
   if (!accepts([&] { file = read_gguf(MappedFile::of_bytes("x.gguf", bytes_of(input))); })) return;
-  for (const auto& [key, value] : file.metadata.items()) {
+  for (const auto& item : file.metadata.items()) {
+    const std::string_view key = item.first;
     accepts([&] { (void)file.metadata.integer(key); });
     accepts([&] { (void)file.metadata.real(key); });
     accepts([&] { (void)file.metadata.boolean(key); });
