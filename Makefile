@@ -149,6 +149,10 @@ docs: $(STAMPS)/run $(STAMPS)/docs $(BUILD)/build.ninja  ## HTML in build/docs/h
 	cmake --build --preset $(PRESET) -j $(JOBS) --target op-matrix
 	$(PYTHON) docs/make_docs.py --matrix $(BUILD)/tools/op-matrix
 
+.PHONY: stubs
+stubs: $(STAMPS)/run build-demo  ## types of the native module, python/atb/_core.pyi
+	$(PYTHON) scripts/make_stubs.py
+
 .PHONY: clean
 clean:  ## remove build outputs; the virtual environment stays
 	rm -rf build python/atb/_core*.so
