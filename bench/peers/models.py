@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ def _hugging_face(dtype: str) -> Form:
 
 def _onnx(precision: str) -> Form:
     command = ("-m", "onnxruntime_genai.models.builder", "-m", "{source}", "-o", "{output}", "-p", precision)
-    return Form("onnxruntime", "hf-f32", (*command, "-e", "cpu", "-c", "{output}.cache"))
+    return Form("onnxruntime", "hf-f32", (*command, "-e", "cpu", "-c", "{output}/cache"))
 
 
 def _ctranslate2(quantization: str) -> Form:
@@ -83,10 +84,18 @@ class Models:
         python = python_of(form.environment)
         print(f"[peers] making {name}", flush=True)
         self._folder.mkdir(parents=True, exist_ok=True)
-        _remove(output)
-        values = {"source": str(source), "output": str(output)}
+        # Made aside, then renamed: a run that is cut, or another one beside it, never leaves half a model.
+        aside = self._folder / f"making-{os.getpid()}-{output.name}"
+        values = {"source": str(source), "output": str(aside)}
         command: Sequence[str] = [str(python), *(part.format(**values) for part in form.command)]
-        run_logged(command, self._folder / f"{name}.log", MAKE_LIMIT_S, {"HF_HUB_OFFLINE": "1"})
+        try:
+            run_logged(command, self._folder / f"{name}.log", MAKE_LIMIT_S, {"HF_HUB_OFFLINE": "1"})
+            if not aside.exists():
+                raise PeerError("the command succeeded, but made nothing")
+            _remove(output)
+            aside.rename(output)
+        finally:
+            _remove(aside)
 
 
 def _remove(path: Path) -> None:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -14,8 +13,11 @@ namespace {
 // Nodes of one run for each buffer: a good order needs about one, and a bad one is better replaced than repaired.
 constexpr double kNodesPerItem = 1.5;
 constexpr int64_t kPlainRuns = 4;      // the first orders are without noise
-constexpr double kNoise = 0.3;         // later ones multiply their keys by e^-0.3 .. e^0.3
+constexpr double kNoise = 0.3;         // later ones multiply their keys by 0.7 .. 1.3
 constexpr double kFailureDecay = 0.7;  // per run
+constexpr int64_t kOrderWork = 100;    // an item's part of making an order
+// As the lowest offset of an item: it has been placed. Above every offset; adding a size cannot overflow.
+constexpr int64_t kPlaced = (int64_t{1} << 62) - 1;
 
 }  // namespace
 
@@ -34,7 +36,11 @@ SkylineSearch::SkylineSearch(std::vector<PlannedBuffer> buffers) {
     item.life = static_cast<int64_t>(static_cast<uint64_t>(buffer.upper) - static_cast<uint64_t>(buffer.lower));
     item.first = section_of(buffer.lower);
     item.last = section_of(buffer.upper);
-    for (size_t s = item.first; s < item.last; ++s) sections_[s].missing += item.size;
+    for (size_t s = item.first; s < item.last; ++s) {
+      sections_[s].missing += item.size;
+      sections_[s].items.push_back(static_cast<int32_t>(items_.size()));
+      sections_[s].witness = static_cast<int32_t>(items_.size());
+    }
     items_.push_back(std::move(item));
   }
   for (Item& item : items_) {
@@ -45,6 +51,8 @@ SkylineSearch::SkylineSearch(std::vector<PlannedBuffer> buffers) {
       }
     }
   }
+  for (const Item& item : items_) sizes_.push_back(item.size);
+  rank_.assign(items_.size(), 0);
   offsets_.assign(items_.size(), 0);
   candidates_.resize(items_.size() + 1);
 }
@@ -70,13 +78,14 @@ bool SkylineSearch::fit_quickly(int64_t capacity) {
 
 // Items by falling preference among those that can lie equally low.
 std::vector<int32_t> SkylineSearch::preorder(int64_t run) {
+  work_ += kOrderWork * static_cast<int64_t>(items_.size());
   std::vector<std::array<double, 3>> keys;
   for (const Item& item : items_) {
     double failures = 0;
     for (size_t s = item.first; s < item.last; ++s) failures = std::max(failures, sections_[s].failures);
     // From bits of our own: the library's distributions differ between implementations.
     const double unit = static_cast<double>(random_() >> 11) * 0x1.0p-53;
-    const double noise = run < kPlainRuns ? 1.0 : std::exp(kNoise * (2 * unit - 1));
+    const double noise = run < kPlainRuns ? 1.0 : 1.0 + kNoise * (2 * unit - 1);
     const double life = static_cast<double>(item.life) * noise;
     const double area = life * static_cast<double>(item.size);
     const double contention = run == 0 ? static_cast<double>(item.contention) : failures;
@@ -106,7 +115,7 @@ bool SkylineSearch::run(std::vector<int32_t> preorder, int64_t capacity, int64_t
   capacity_ = capacity;
   nodes_left_ = max_nodes;
   lowest_.assign(items_.size(), 0);
-  placed_.assign(items_.size(), false);
+  for (size_t i = 0; i < preorder_.size(); ++i) rank_[static_cast<size_t>(preorder_[i])] = static_cast<int32_t>(i);
   trail_.clear();
   for (Section& section : sections_) section.missing = 0;
   for (const Item& item : items_) {
@@ -119,75 +128,86 @@ bool SkylineSearch::run(std::vector<int32_t> preorder, int64_t capacity, int64_t
 bool SkylineSearch::place_rest(size_t depth, int64_t floor) {
   if (depth == items_.size()) return true;
   if (nodes_left_-- <= 0 || !find_candidates(depth, floor)) return false;
-  for (const auto& [offset, place_in_order] : candidates_[depth]) {
-    const int32_t item = preorder_[static_cast<size_t>(place_in_order)];
+  std::vector<Candidate>& candidates = candidates_[depth];
+  for (auto next = candidates.begin(); next != candidates.end(); ++next) {
+    // Mostly the best one alone is tried: sorting them all would cost more than the rest of the node.
+    std::iter_swap(next, std::min_element(next, candidates.end()));
+    const int64_t offset = next->first;
+    const int32_t item = preorder_[static_cast<size_t>(next->second)];
     const size_t trail_size = trail_.size();
-    place(item, offset);
-    if (place_rest(depth + 1, offset)) return true;
+    if (place(item, offset) && place_rest(depth + 1, offset)) return true;
     if (nodes_left_ <= 0) return false;
     unplace(item, trail_size);
   }
   return false;
 }
 
-// Which items may come next, best first; false if some section cannot hold what it still misses.
+// Which items may come next; false if some section cannot hold what it still misses.
 bool SkylineSearch::find_candidates(size_t depth, int64_t floor) {
-  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  work_ += static_cast<int64_t>(items_.size() + sections_.size());
-  std::vector<Candidate>& candidates = candidates_[depth];
-  candidates.clear();
-  // An item that would begin where another could already have ended leaves a gap that this one fits into: another order
-  // of the same plan, or a worse plan.
-  int64_t first_end = kNone;
-  for (size_t i = 0; i < preorder_.size(); ++i) {
-    const auto index = static_cast<size_t>(preorder_[i]);
-    if (placed_[index]) continue;
-    const Item& item = items_[index];
-    const int64_t offset = std::max(lowest_[index], floor);
-    if (offset + item.size > capacity_) {
-      const double share = 1.0 / static_cast<double>(item.last - item.first);
-      for (size_t s = item.first; s < item.last; ++s) sections_[s].failures += share;
-      return false;
-    }
-    if (offset < first_end) candidates.emplace_back(offset, static_cast<int32_t>(i));
-    first_end = std::min(first_end, offset + item.size);
-  }
-  for (Section& section : sections_) section.lowest = kNone;
-  for (size_t i = 0; i < items_.size(); ++i) {
-    if (placed_[i]) continue;
-    const Item& item = items_[i];
-    const int64_t offset = std::max(lowest_[i], floor);
-    work_ += static_cast<int64_t>(item.last - item.first);
-    for (size_t s = item.first; s < item.last; ++s) sections_[s].lowest = std::min(sections_[s].lowest, offset);
-  }
+  work_ += 2 * static_cast<int64_t>(items_.size() + sections_.size());
   for (Section& section : sections_) {
-    if (section.missing > 0 && section.lowest + section.missing > capacity_) {
+    if (section.missing > 0 && !can_hold(section, floor)) {
       section.failures += 1;
       return false;
     }
   }
-  std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.first >= first_end; });
-  std::sort(candidates.begin(), candidates.end());
+  // An item that would begin where another could already have ended leaves a gap that this one fits into: another order
+  // of the same plan, or a worse plan.
+  int64_t first_end = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < sizes_.size(); ++i) first_end = std::min(first_end, std::max(lowest_[i], floor) + sizes_[i]);
+  std::vector<Candidate>& candidates = candidates_[depth];
+  candidates.clear();
+  for (size_t i = 0; i < sizes_.size(); ++i) {
+    const int64_t offset = std::max(lowest_[i], floor);
+    if (offset < first_end) candidates.emplace_back(offset, rank_[i]);
+  }
   return true;
 }
 
-void SkylineSearch::place(int32_t index, int64_t offset) {
+// Whether some item that is left in the section can lie low enough for all of them to fit above its begin. The one that
+// could at the last look mostly still can.
+bool SkylineSearch::can_hold(Section& section, int64_t floor) {
+  const int64_t highest = capacity_ - section.missing;
+  if (floor > highest) return false;
+  const auto low_enough = [&](int32_t item) { return lowest_[static_cast<size_t>(item)] <= highest; };
+  if (low_enough(section.witness)) return true;
+  const auto found = std::find_if(section.items.begin(), section.items.end(), low_enough);
+  work_ += found - section.items.begin();
+  if (found == section.items.end()) return false;
+  section.witness = *found;
+  return true;
+}
+
+// False if some item that is left no longer fits.
+bool SkylineSearch::place(int32_t index, int64_t offset) {
   const Item& item = items_[static_cast<size_t>(index)];
-  placed_[static_cast<size_t>(index)] = true;
+  const int64_t end = offset + item.size;
   offsets_[static_cast<size_t>(index)] = offset;
+  trail_.emplace_back(index, lowest_[static_cast<size_t>(index)]);
+  lowest_[static_cast<size_t>(index)] = kPlaced;
   for (size_t s = item.first; s < item.last; ++s) sections_[s].missing -= item.size;
+  work_ += static_cast<int64_t>(item.conflicts.size());
+  bool fits = true;
   for (const int32_t other : item.conflicts) {
     int64_t& lowest = lowest_[static_cast<size_t>(other)];
-    if (placed_[static_cast<size_t>(other)] || lowest >= offset + item.size) continue;
+    if (lowest >= end) continue;
     trail_.emplace_back(other, lowest);
-    lowest = offset + item.size;
+    lowest = end;
+    if (end + sizes_[static_cast<size_t>(other)] <= capacity_) continue;
+    if (fits) blame(items_[static_cast<size_t>(other)]);
+    fits = false;
   }
-  work_ += static_cast<int64_t>(item.conflicts.size());
+  return fits;
+}
+
+// Notes in its sections that an item did not fit.
+void SkylineSearch::blame(const Item& item) {
+  const double share = 1.0 / static_cast<double>(item.last - item.first);
+  for (size_t s = item.first; s < item.last; ++s) sections_[s].failures += share;
 }
 
 void SkylineSearch::unplace(int32_t index, size_t trail_size) {
   const Item& item = items_[static_cast<size_t>(index)];
-  placed_[static_cast<size_t>(index)] = false;
   for (size_t s = item.first; s < item.last; ++s) sections_[s].missing += item.size;
   while (trail_.size() > trail_size) {
     lowest_[static_cast<size_t>(trail_.back().first)] = trail_.back().second;

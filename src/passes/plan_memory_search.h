@@ -34,8 +34,9 @@ class SkylineSearch {
   // One time interval between two neighbouring begins or ends; the set of buffers alive in it is constant.
   struct Section {
     int64_t missing = 0;  // bytes of its buffers that are not placed yet
-    int64_t lowest = 0;   // lowest offset that any of those can take
     double failures = 0;  // how often it did not fit; decays from run to run
+    int32_t witness = 0;  // the item that could lie low enough when last looked for
+    std::vector<int32_t> items;
   };
   struct Item {
     int64_t size = 0, life = 0, contention = 0;
@@ -48,10 +49,13 @@ class SkylineSearch {
   bool run(std::vector<int32_t> preorder, int64_t capacity, int64_t max_nodes);
   bool place_rest(size_t depth, int64_t floor);
   bool find_candidates(size_t depth, int64_t floor);
-  void place(int32_t item, int64_t offset);
+  bool can_hold(Section& section, int64_t floor);
+  bool place(int32_t item, int64_t offset);
+  void blame(const Item& item);
   void unplace(int32_t item, size_t trail_size);
 
   std::vector<Item> items_;
+  std::vector<int64_t> sizes_;  // of the items, side by side for the inner loop
   std::vector<Section> sections_;
   std::vector<int64_t> offsets_;
   // State of one run.
@@ -59,8 +63,8 @@ class SkylineSearch {
   int64_t nodes_left_ = 0;
   int64_t work_ = 0;
   std::vector<int32_t> preorder_;
-  std::vector<int64_t> lowest_;  // per item: where those placed before let it lie
-  std::vector<bool> placed_;
+  std::vector<int32_t> rank_;                       // per item: its place in the preorder
+  std::vector<int64_t> lowest_;                     // per item: where those placed before let it lie
   std::vector<std::vector<Candidate>> candidates_;  // per depth
   std::vector<std::pair<int32_t, int64_t>> trail_;  // changes of lowest_, to undo
   std::mt19937_64 random_{1};
