@@ -84,15 +84,22 @@ void KernelBench::run() {
   executor_.run(*copy.program, copy.frame, copy.steps);
 }
 
+// The operators that read the cache count the step's own tokens alone, a run reads the whole past: bytes and flops of
+// cached attention are worked out here.
 double KernelBench::bytes() const {
   const Copy& copy = *copies_[0];
-  double bytes = static_cast<double>(node_bytes(copy.node()).eval({}));
-  // The operator counts the step's own tokens; a run reads the whole past.
-  if (copy.test.op == "flash_attention_kv") bytes += copy.test.cache->read_bytes();
-  return bytes;
+  if (copy.test.op != "flash_attention_kv") return static_cast<double>(node_bytes(copy.node()).eval({}));
+  return 2.0 * static_cast<double>(bytes_of(copy.node().output())) + copy.test.cache->read_bytes();
 }
 
-double KernelBench::flops() const { return static_cast<double>(node_flops(copies_[0]->node()).eval({})); }
+double KernelBench::flops() const {
+  const Copy& copy = *copies_[0];
+  if (copy.test.op != "flash_attention_kv") return static_cast<double>(node_flops(copy.node()).eval({}));
+  const KvLayout& kv = copy.test.cache->layout();
+  const double keys = copy.test.cache->read_bytes() / static_cast<double>(2 * kv.kv_heads * kv.head_dim) /
+                      static_cast<double>(kv.element());
+  return 4.0 * static_cast<double>(num_elements(copy.node().output()->shape()).constant()) * keys;
+}
 
 std::string KernelBench::variant() const {
   const Copy& copy = *copies_[0];
