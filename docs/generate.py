@@ -19,10 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 Item = dict[str, Any]
 
 LEVELS = {
-    "plain": "plain: front doors emit it",
-    "fused": "fused: made by a pattern",
-    "state": "reads or writes the key/value cache",
-    "view": "view: no kernel, no bytes",
+    "plain": "Plain: front doors emit it.",
+    "fused": "Fused: made by a pattern.",
+    "state": "Reads or writes the key/value cache.",
+    "view": "View: no kernel, no bytes.",
 }
 
 
@@ -125,7 +125,7 @@ def operator_page(op: Item) -> str:
 {signature(op)}
 ```
 
-Level: {LEVELS[op["level"]]}.
+{LEVELS[op["level"]]}
 
 ## Inputs
 
