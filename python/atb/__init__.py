@@ -10,6 +10,7 @@ For example:
 
 from __future__ import annotations
 
+from atb._core import Tensor
 from atb._core import version as _version
 from atb.errors import (
     CancelledError,
@@ -23,6 +24,7 @@ from atb.errors import (
     UnsupportedError,
 )
 from atb.generation import GenerationStream, SamplingOptions
+from atb.graph import CompiledGraph, Graph
 from atb.llm import LLM
 from atb.output import GenerationOutput, Timing
 
@@ -31,16 +33,19 @@ __version__ = _version()
 __all__ = [
     "LLM",
     "CancelledError",
+    "CompiledGraph",
     "DataLossError",
     "Error",
     "FailedPreconditionError",
     "GenerationOutput",
     "GenerationStream",
+    "Graph",
     "InternalError",
     "InvalidArgumentError",
     "NotFoundError",
     "ResourceExhaustedError",
     "SamplingOptions",
+    "Tensor",
     "Timing",
     "UnsupportedError",
     "__version__",

@@ -1,63 +1,151 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of the native module."""
-
+# Types of the native module. Generated from it: `make stubs` writes this file again.
+from collections.abc import Sequence
 from typing import Any
 
-class Error(RuntimeError): ...
-class InvalidArgument(Error, ValueError): ...
-class NotFound(Error): ...
-class DataLoss(Error): ...
-class Unsupported(Error): ...
-class ResourceExhausted(Error, MemoryError): ...
-class Cancelled(Error): ...
-class FailedPrecondition(Error): ...
-class Internal(Error): ...
 
-class Matrix:
-    """f32 [rows, columns]; supports the buffer protocol and DLPack."""
-    def tolist(self) -> list[list[float]]: ...
+class Error(RuntimeError):
+    pass
+
+class InvalidArgument(Error, ValueError):
+    pass
+
+class NotFound(Error, LookupError):
+    pass
+
+class DataLoss(Error):
+    pass
+
+class Unsupported(Error, NotImplementedError):
+    pass
+
+class ResourceExhausted(Error, MemoryError):
+    pass
+
+class Cancelled(Error):
+    pass
+
+class FailedPrecondition(Error):
+    pass
+
+class Internal(Error):
+    pass
+
+class Tensor:
+    """
+    A dense, row-major array on the CPU. numpy.asarray, memoryview and torch.from_dlpack share its memory, which lives as long as one of them does.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str:
+        """"f32", "bf16", "i64", ..."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A capsule; with a version where max_version asks for 1.0 or later."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any: ...
+
+    def tolist(self) -> Any:
+        """Nested lists of numbers."""
+
+    def __repr__(self) -> str: ...
+
+class Graph:
+    @staticmethod
+    def parse(text: str, constants: dict[str, Any]) -> Graph: ...
+
+    def __str__(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> list[tuple[str, str, str]]: ...
+
+    @property
+    def outputs(self) -> list[tuple[str, str, str]]: ...
+
+    def optimize_json(self, tokens: int) -> str:
+        """Rewrites the graph; the JSON of `atb explain`."""
+
+    def compile(self, threads: int, precision: str, device: str) -> CompiledGraph: ...
+
+class CompiledGraph:
+    def run(self, arrays: list[Any]) -> list[Tensor]: ...
+
+    def __str__(self) -> str: ...
+
+    def report_json(self, tokens: int) -> str: ...
+
+    @property
+    def inputs(self) -> list[tuple[str, str, str]]: ...
+
+    @property
+    def outputs(self) -> list[tuple[str, str, str]]: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def plans(self) -> int: ...
 
 class Engine:
-    def __init__(
-        self,
-        path: str,
-        device: str = "cpu",
-        dtype: str = "auto",
-        precision: str = "auto",
-        threads: int = 0,
-        prefill_chunk: int = 0,
-        context: int = 0,
-        kv_tokens: int = 0,
-    ) -> None: ...
-    def submit(
-        self,
-        prompt_ids: list[int],
-        max_new_tokens: int,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        seed: int,
-        stop_token_ids: list[int] | None,
-        ignore_eos: bool,
-    ) -> int: ...
+    def __init__(self, path: str, device: str = 'cpu', dtype: str = 'auto', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, context: int = 0, kv_tokens: int = 0) -> None: ...
+
+    def submit(self, prompt_ids: Sequence[int], max_new_tokens: int, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop_token_ids: Sequence[int] | None = None, ignore_eos: bool = False, stream: int = 0) -> int: ...
+
     def next(self, request: int) -> tuple[list[int], str | None]: ...
+
     def cancel(self, request: int) -> None: ...
+
     def release(self, request: int) -> None: ...
+
     def timing(self, request: int) -> dict[str, Any]: ...
-    def logits(self, sequences: list[list[int]]) -> list[Matrix]: ...
-    def log_likelihood(self, ids: list[int], begin: int) -> float: ...
+
+    def logits(self, sequences: Sequence[Sequence[int]]) -> list[Tensor]: ...
+
+    def log_likelihood(self, ids: Sequence[int], begin: int) -> float: ...
+
     def stats(self) -> dict[str, Any]: ...
+
     def info(self) -> dict[str, Any]: ...
+
     def report_json(self, tokens: int = 1) -> str: ...
+
     def start_trace(self) -> None: ...
+
     def write_trace(self, path: str) -> None: ...
 
-def profile_json(engine: Engine, each_node: bool = False) -> str: ...
-def version() -> str: ...
-def set_log_level(name: str) -> None: ...
+def gguf_metadata(path: str) -> dict[str, Any]:
+    """All metadata of a GGUF file as Python objects."""
+
 def resolve_model_path(name: str) -> str: ...
-def explain_json(path_or_config: str, tokens: int, dtype: str) -> str: ...
+
 def inspect_json(path: str) -> str: ...
-def roofline(threads: int, bytes: int) -> dict[str, float]: ...
-def peak_rss_mb() -> float: ...
-def gguf_metadata(path: str) -> dict[str, Any]: ...
+
+def explain_json(path_or_config: str, tokens: int, dtype: str) -> str: ...
+
+def profile_json(engine: Engine, each_node: bool = False) -> str:
+    """The trace that `engine` records, summed by node, as JSON."""
+
+def version() -> str: ...
+
+def set_log_level(name: str) -> None: ...
+
+def peak_rss_mb() -> float:
+    """Largest resident size of this process so far, in MiB."""
+
+def available_cpus() -> int: ...
+
+def roofline(threads: int, bytes: int) -> dict[str, float]:
+    """
+    Read bandwidth over a working set of `bytes` and f32 multiply-add peak.
+    """

@@ -175,7 +175,7 @@ def as_int(value: Any, name: str) -> int:
 def as_ids(ids: Any, name: str = "a prompt") -> list[int]:
     """Token ids as plain integers; accepts lists, tuples, arrays and tensors of integers."""
     try:
-        items = list(ids)
+        items = list(ids.tolist() if hasattr(ids, "tolist") else ids)  # an array gives all its numbers at once
     except TypeError:
         raise InvalidArgumentError(
             f"[generate] {name} is a {type(ids).__name__}; expected text or a list of token ids"

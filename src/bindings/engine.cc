@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/engine.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -10,6 +9,7 @@
 #include <cmath>
 #include <utility>
 
+#include "api/compiled_graph.h"
 #include "api/language_model.h"
 #include "core/error.h"
 
@@ -18,8 +18,6 @@ namespace {
 
 namespace nb = nanobind;
 using Ids = std::vector<int64_t>;
-// f32 [tokens, vocab]; a numpy array, a DLPack capsule or a memoryview is made of it without a copy.
-using Matrix = nb::ndarray<nb::array_api, float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // Lets Ctrl-C end a long wait.
 void check_signals() {
@@ -92,29 +90,24 @@ nb::dict timing(LanguageModel& model, int64_t request) {
   return result;
 }
 
-std::vector<Matrix> logits(LanguageModel& model, const std::vector<Ids>& sequences) {
+// One f32 [tokens, vocab] a sequence.
+std::vector<Tensor> logits(LanguageModel& model, const std::vector<Ids>& sequences) {
   Engine& engine = model.engine();
-  const size_t vocab = static_cast<size_t>(engine.vocab());
+  const int64_t vocab = engine.vocab();
   std::vector<std::vector<int32_t>> ids;
-  for (const Ids& sequence : sequences) ids.push_back(narrow(sequence, engine.vocab()));
-  std::vector<std::unique_ptr<std::vector<float>>> rows;
-  {
-    const nb::gil_scoped_release release;
-    for (const auto& sequence : ids) rows.push_back(std::make_unique<std::vector<float>>(sequence.size() * vocab));
-    engine.logits(
-        ids,
-        [&](int64_t sequence, int64_t first_row, int64_t count, const float* values) {
-          std::copy(values, values + static_cast<size_t>(count) * vocab,
-                    rows[static_cast<size_t>(sequence)]->begin() + first_row * static_cast<int64_t>(vocab));
-        },
-        check_signals);
+  for (const Ids& sequence : sequences) ids.push_back(narrow(sequence, vocab));
+  const nb::gil_scoped_release release;
+  std::vector<Tensor> result;
+  for (const auto& sequence : ids) {
+    result.push_back(Tensor::allocate(DType::kF32, {static_cast<int64_t>(sequence.size()), vocab}));
   }
-  std::vector<Matrix> result;
-  for (size_t s = 0; s < rows.size(); ++s) {
-    std::vector<float>* values = rows[s].release();
-    const nb::capsule owner(values, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-    result.push_back(Matrix(values->data(), {ids[s].size(), vocab}, owner));
-  }
+  engine.logits(
+      ids,
+      [&](int64_t sequence, int64_t first_row, int64_t count, const float* values) {
+        float* rows = result[static_cast<size_t>(sequence)].view().as<float>();
+        std::copy(values, values + count * vocab, rows + first_row * vocab);
+      },
+      check_signals);
   return result;
 }
 
@@ -195,18 +188,18 @@ void bind_engine(nb::module_& module) {
       .def("submit", &submit, nb::arg("prompt_ids"), nb::arg("max_new_tokens"), nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
            nb::arg("ignore_eos") = false, nb::arg("stream") = 0)
-      .def("next", &next, nb::arg("request"))
+      .def("next", &next, nb::arg("request"), nb::sig("def next(self, request: int) -> tuple[list[int], str | None]"))
       .def(
           "cancel", [](LanguageModel& model, int64_t request) { model.engine().cancel(request); }, nb::arg("request"),
           Release())
       .def(
           "release", [](LanguageModel& model, int64_t request) { model.engine().release(request); }, nb::arg("request"),
           Release())
-      .def("timing", &timing, nb::arg("request"))
+      .def("timing", &timing, nb::arg("request"), nb::sig("def timing(self, request: int) -> dict[str, typing.Any]"))
       .def("logits", &logits, nb::arg("sequences"))
       .def("log_likelihood", &log_likelihood, nb::arg("ids"), nb::arg("begin"))
-      .def("stats", &stats)
-      .def("info", &info)
+      .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
+      .def("info", &info, nb::sig("def info(self) -> dict[str, typing.Any]"))
       .def("report_json", &LanguageModel::report_json, nb::arg("tokens") = 1, Release())
       .def(
           "start_trace", [](LanguageModel& model) { model.engine().start_trace(); }, Release())

@@ -66,7 +66,9 @@ nb::dict gguf_metadata(const std::string& path) {
 
 void bind_files(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  module.def("gguf_metadata", &gguf_metadata, nb::arg("path"), "All metadata of a GGUF file as Python objects.");
+  module.def("gguf_metadata", &gguf_metadata, nb::arg("path"),
+             nb::sig("def gguf_metadata(path: str) -> dict[str, typing.Any]"),
+             "All metadata of a GGUF file as Python objects.");
   module.def("resolve_model_path", &resolve_model_path, nb::arg("name"), Release());
   module.def("inspect_json", &inspect_json, nb::arg("path"), Release());
   module.def("explain_json", &explain_model, nb::arg("path_or_config"), nb::arg("tokens"), nb::arg("dtype"), Release());

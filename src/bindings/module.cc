@@ -47,5 +47,6 @@ NB_MODULE(_core, module) {
         result["f32_gflop_s"] = limits.f32_gflop_s;
         return result;
       },
-      nb::arg("threads"), nb::arg("bytes"), "Read bandwidth over a working set of `bytes` and f32 multiply-add peak.");
+      nb::arg("threads"), nb::arg("bytes"), nb::sig("def roofline(threads: int, bytes: int) -> dict[str, float]"),
+      "Read bandwidth over a working set of `bytes` and f32 multiply-add peak.");
 }

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs run from Python against torch: numbers, shapes, threads, reports, and what is refused."""
+
+from __future__ import annotations
+
+import atb
+import numpy as np
+import pytest
+import torch
+
+pytestmark = pytest.mark.real
+
+MLP = """
+graph @mlp(%x: f32[T, {d}]) {{
+  symbols T in [1, 4096]
+  const @norm : f32[{d}]
+  const @gate : f32[{h}, {d}]
+  const @up : f32[{h}, {d}]
+  const @down : f32[{d}, {h}]
+  %n = rms_norm(%x, @norm) {{layer=0, eps=1e-05}} : f32[T, {d}]
+  %g = linear(%n, @gate) {{layer=0}} : f32[T, {h}]
+  %a = silu(%g) {{layer=0}} : f32[T, {h}]
+  %u = linear(%n, @up) {{layer=0}} : f32[T, {h}]
+  %m = mul(%a, %u) {{layer=0}} : f32[T, {h}]
+  %d = linear(%m, @down) {{layer=0}} : f32[T, {d}]
+  %y = add(%x, %d) {{layer=0}} : f32[T, {d}]
+  return %y
+}}
+"""
+
+ATTENTION = """
+graph @attention(%q: f32[B, H, T, {d}], %k: f32[B, H, S, {d}], %v: f32[B, H, S, {d}], %mask: f32[T, S]) {{
+  symbols B in [1, 8], H in [1, 8], S in [1, 4096], T in [1, 4096]
+  const @scale : f32[] = {scale}
+  %kt = transpose(%k) {{perm=[0, 1, 3, 2]}} : f32[B, H, {d}, S]
+  %s = matmul(%q, %kt) : f32[B, H, T, S]
+  %scaled = mul(%s, @scale) : f32[B, H, T, S]
+  %masked = add(%scaled, %mask) : f32[B, H, T, S]
+  %p = softmax(%masked) : f32[B, H, T, S]
+  %o = matmul(%p, %v) : f32[B, H, T, {d}]
+  return %o
+}}
+"""
+
+
+def mlp(d: int, h: int) -> tuple[atb.Graph, dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(d)
+    shapes = {"norm": (d,), "gate": (h, d), "up": (h, d), "down": (d, h)}
+    weights = {name: torch.randn(shape, generator=generator) / shape[-1] ** 0.5 for name, shape in shapes.items()}
+    return atb.Graph.parse(MLP.format(d=d, h=h), weights), weights
+
+
+def mlp_by_torch(x: torch.Tensor, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+    norm, gate, up, down = (weights[name].double() for name in ("norm", "gate", "up", "down"))
+    x = x.double()
+    n = torch.nn.functional.rms_norm(x, x.shape[-1:], norm, 1e-5)
+    return x + (torch.nn.functional.silu(n @ gate.T) * (n @ up.T)) @ down.T
+
+
+@pytest.mark.parametrize(("d", "h"), [(7, 5), (64, 96), (33, 130)])
+def test_mlp(d: int, h: int) -> None:
+    graph, weights = mlp(d, h)
+    runs = [graph.compile(threads=threads) for threads in (1, 2, 3)]
+    assert "fused_gate_up" in str(runs[0])
+    for length in (1, 2, 33, 130):
+        x = torch.randn(length, d, generator=torch.Generator().manual_seed(length))
+        outputs = [torch.from_dlpack(run(x)[0]) for run in runs]
+        torch.testing.assert_close(outputs[0].double(), mlp_by_torch(x, weights), rtol=1e-4, atol=1e-4)
+        assert all(torch.equal(outputs[0], other) for other in outputs[1:])
+
+
+@pytest.mark.parametrize("d", [8, 17])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 40), (33, 33), (5, 200)])
+def test_attention_with_a_mask(d: int, queries: int, keys: int) -> None:
+    graph = atb.Graph.parse(ATTENTION.format(d=d, scale=repr(float(np.float32(d**-0.5)))))
+    generator = torch.Generator().manual_seed(queries)
+    q = torch.randn(2, 3, queries, d, generator=generator)
+    k, v = (torch.randn(2, 3, keys, d, generator=generator) for _ in range(2))
+    mask = torch.where(torch.rand(queries, keys, generator=generator) < 0.3, -torch.inf, 0.0)
+    mask[:, 0] = 0.0
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    runs = [graph.compile(threads=threads) for threads in (1, 2, 3)]
+    outputs = [torch.from_dlpack(run(q, k, v, mask)[0]) for run in runs]
+    torch.testing.assert_close(outputs[0], expected, rtol=1e-4, atol=1e-5)
+    assert all(torch.equal(outputs[0], other) for other in outputs[1:])
+
+
+def test_attention_on_slices_of_packed_and_expanded_arrays() -> None:
+    """Keys and values as modules have them: parts of one packed projection, one head expanded over several."""
+    run = atb.Graph.parse(ATTENTION.format(d=8, scale="0.5")).compile()
+    generator = torch.Generator().manual_seed(0)
+    packed = torch.randn(2, 9, 3, 3, 8, generator=generator)
+    q, k, v = (packed[:, :, i].transpose(1, 2) for i in range(3))
+    mask = torch.zeros(9, 9)
+    dense = torch.from_dlpack(run(q.contiguous(), k.contiguous(), v.contiguous(), mask)[0])
+    assert torch.equal(torch.from_dlpack(run(q, k, v, mask)[0]), dense)
+    shared = k[:, :1].expand(2, 3, 9, 8)
+    dense = torch.from_dlpack(run(q.contiguous(), shared.contiguous(), shared.contiguous(), mask)[0])
+    assert torch.equal(torch.from_dlpack(run(q, shared, shared, mask[:1].expand(9, 9))[0]), dense)
+
+
+def test_names_and_text() -> None:
+    graph, _ = mlp(7, 5)
+    assert graph.inputs == [atb.graph.ValueInfo("x", "f32", "[T, 7]")]
+    assert graph.outputs == [atb.graph.ValueInfo("y", "f32", "[T, 7]")]
+    assert str(atb.Graph.parse(str(graph))) == str(graph)
+    assert repr(graph) == "atb.Graph('mlp': x: f32[T, 7] -> y: f32[T, 7])"
+    run = graph.compile(threads=1)
+    x = np.ones((2, 7), np.float32)
+    by_name = run.run({"x": x})
+    assert list(by_name) == ["y"]
+    assert np.asarray(run(x=x)[0]).tolist() == by_name["y"].tolist() == run(x)[0].tolist()
+
+
+def test_optimize_tells_what_was_fused() -> None:
+    graph, _ = mlp(7, 5)
+    before = str(graph)
+    compiled = graph.compile()
+    assert str(graph) == before
+    report = graph.optimize(tokens=16)
+    assert "fused_gate_up" in str(graph)
+    matched = {pattern["name"]: pattern["layers_matched"] for pattern in report["patterns"]}
+    assert matched["GateUp"] == 1
+    assert report["kernels_per_layer"]["before"] > report["kernels_per_layer"]["after"]
+    assert compiled.report(16) == report
+    x = np.ones((3, 7), np.float32)
+    assert graph.compile()(x)[0].tolist() == compiled(x)[0].tolist()
+
+
+def test_calls_that_do_not_fit() -> None:
+    graph, weights = mlp(7, 5)
+    run = graph.compile()
+    x = np.zeros((2, 7), np.float32)
+    for arrays, named, message in [
+        ((), {}, "input x is missing"),
+        ((x, x), {}, "2 inputs given; it takes 1: x"),
+        ((x,), {"x": x}, "input x is given twice"),
+        ((), {"z": x}, "there is no input 'z'; inputs are x"),
+        ((x.astype("f8"),), {}, r"input x: is f64\[2, 7\], expected f32\[T, 7\]"),
+        ((x[:, :3],), {}, "axis 1 is 3, not 7"),
+        ((x[:0],), {}, "T would be 0, allowed are 1 to 4096"),
+        ((x[0],), {}, "it has 1 axes, not 2"),
+    ]:
+        with pytest.raises(atb.InvalidArgumentError, match=message):
+            run(*arrays, **named)
+    with pytest.raises(atb.InvalidArgumentError, match=r"^\[graph text\] line 1: "):
+        atb.Graph.parse("grph @x")
+    with pytest.raises(atb.NotFoundError, match="uses no constant named other"):
+        atb.Graph.parse(str(graph), {"other": x})
+    with pytest.raises(atb.InvalidArgumentError, match=r"constant up: is f32\[7, 5\], expected f32\[5, 7\]"):
+        atb.Graph.parse(str(graph), {"up": weights["up"].T.contiguous()})
+    with pytest.raises(atb.FailedPreconditionError, match=r"constant gate : f32\[5, 7\] has no data"):
+        atb.Graph.parse(str(graph)).compile()
+    with pytest.raises(atb.UnsupportedError, match="run as a LanguageModel"):
+        atb.Graph.parse("graph @s(%kv: state) {\n  return %kv\n}\n").compile()
+    for options in ({"precision": "half"}, {"threads": -1}, {"threads": 2**40}, {"device": "toaster"}):
+        with pytest.raises(atb.InvalidArgumentError):
+            graph.compile(**options)  # type: ignore[arg-type]
