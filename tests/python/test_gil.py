@@ -45,7 +45,7 @@ def patient_interpreter() -> Iterator[None]:
 
 
 def goes_on_during(call: Callable[[], Any]) -> bool:
-    """Whether a Python thread that waits for nothing but the GIL comes to its turn within `call`, called a few times."""
+    """Whether a Python thread that waits for nothing but the GIL comes to its turn within `call`, repeated."""
     order: list[str] = []
     started, gate = threading.Event(), threading.Lock()
 
