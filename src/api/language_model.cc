@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/language_model.h"
+// A model file brought all the way to an engine: load, optimize, plan.
+#include "atb/language_model.h"
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "core/error.h"
+#include "devices/device.h"
 #include "ir/op.h"
 #include "kernels/target.h"
 #include "models/model.h"
 #include "models/resolve.h"
+#include "passes/engine/report.h"
 #include "passes/explain.h"
 #include "passes/pipeline.h"
+#include "runtime/generate/engine.h"
 
 namespace atb {
+
+struct LanguageModel::Impl {
+  LanguageModelInfo info;
+  MatchReport report;
+  std::unique_ptr<Engine> engine;
+};
+
 namespace {
 
 Precision choose_precision(const std::string& name, const LoadedModel& model) {
@@ -62,6 +74,9 @@ DType named_float(const std::string& name) {
 
 }  // namespace
 
+LanguageModel::LanguageModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LanguageModel::~LanguageModel() = default;
+
 std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, const LanguageModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Device& device = find_device(options.device);
@@ -72,8 +87,8 @@ std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, cons
   LoadedModel model = load_model(resolve_model_path(path));
   const Precision precision = choose_precision(options.precision, model);
 
-  std::unique_ptr<LanguageModel> result(new LanguageModel);
-  LanguageModelInfo& info = result->info_;
+  auto impl = std::make_unique<Impl>();
+  LanguageModelInfo& info = impl->info;
   info.family = model.config.family;
   info.precision = precision == Precision::kFast ? "fast" : "exact";
   info.target = cpu_target_name();
@@ -84,7 +99,7 @@ std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, cons
   info.stop_token_ids.assign(model.config.eos_ids.begin(), model.config.eos_ids.end());
   info.weight_bytes = model.weight_bytes;
 
-  result->report_ = optimize(*model.graph);
+  impl->report = optimize(*model.graph);
   info.weight_bytes_per_token = weight_bytes_per_step(*model.graph);
   info.flops_per_token = flops_per_token(*model.graph);
   EngineOptions engine;
@@ -93,12 +108,30 @@ std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, cons
   engine.context_length = info.context_length;
   engine.prefill_chunk = options.prefill_chunk;
   engine.kv_tokens = options.kv_tokens;
-  result->engine_ = std::make_unique<Engine>(std::move(model.graph), device, engine);
+  impl->engine = std::make_unique<Engine>(std::move(model.graph), device, engine);
   info.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return result;
+  return std::unique_ptr<LanguageModel>(new LanguageModel(std::move(impl)));
 }
 
-std::string LanguageModel::report_json(int64_t tokens) const { return explain_json(report_, tokens); }
+const LanguageModelInfo& LanguageModel::info() const { return impl_->info; }
+Engine& LanguageModel::engine() { return *impl_->engine; }
+
+LanguageModel::RequestId LanguageModel::submit(std::vector<int32_t> prompt, const SamplingParams& params,
+                                               uint64_t stream) {
+  return impl_->engine->submit(std::move(prompt), params, stream);
+}
+
+Progress LanguageModel::next(RequestId id, const Poll& between_steps) { return impl_->engine->next(id, between_steps); }
+void LanguageModel::cancel(RequestId id) { impl_->engine->cancel(id); }
+void LanguageModel::release(RequestId id) { impl_->engine->release(id); }
+RequestTiming LanguageModel::timing(RequestId id) const { return impl_->engine->timing(id); }
+
+void LanguageModel::logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume,
+                           const Poll& between_steps) {
+  impl_->engine->logits(sequences, consume, between_steps);
+}
+
+std::string LanguageModel::report_json(int64_t tokens) const { return explain_json(impl_->report, tokens); }
 
 std::string explain_model(const std::string& path_or_config, int64_t tokens, const std::string& dtype) {
   const std::string path = resolve_model_path(path_or_config);

@@ -10,8 +10,9 @@
 #include <utility>
 
 #include "api/compiled_graph.h"
-#include "api/language_model.h"
+#include "atb/language_model.h"
 #include "core/error.h"
+#include "runtime/generate/engine.h"
 
 namespace atb {
 namespace {

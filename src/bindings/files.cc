@@ -3,7 +3,7 @@
 
 #include <nanobind/stl/string.h>
 
-#include "api/language_model.h"
+#include "atb/language_model.h"
 #include "frontends/gguf.h"
 #include "models/inspect.h"
 #include "models/resolve.h"

@@ -3,7 +3,8 @@
 
 #include <nanobind/stl/string.h>
 
-#include "api/language_model.h"
+#include "atb/language_model.h"
+#include "runtime/generate/engine.h"
 
 namespace atb {
 

@@ -1,34 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception of the library: a canonical code and a one-line message that starts with where.
+// Throwing the one exception of the library (atb/error.h), with a message made of parts.
 #pragma once
 
 #include <sstream>
-#include <stdexcept>
 #include <string>
-#include <utility>
+
+#include "atb/error.h"
 
 namespace atb {
-
-// Canonical codes. Each reaches Python as an exception class of the same meaning.
-enum class Code {
-  kInvalidArgument,     // the caller passed something that can never work
-  kNotFound,            // a file, tensor, operator or model that does not exist
-  kDataLoss,            // a file that is cut, inconsistent or corrupt
-  kUnsupported,         // well-formed, but this build or device cannot do it
-  kResourceExhausted,   // memory, KV blocks, context length
-  kCancelled,           // the caller cancelled
-  kFailedPrecondition,  // right call at the wrong time (after fork, closed, re-entered)
-  kInternal,            // a bug in this library
-};
-
-class Error : public std::runtime_error {
- public:
-  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  Code code() const { return code_; }
-
- private:
-  Code code_;
-};
 
 // `text` on one line: control characters, which names from files may hold, become \\xNN.
 inline std::string printable(std::string text) {

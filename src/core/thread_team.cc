@@ -68,6 +68,10 @@ class alignas(kCacheLine) Epoch {
   std::atomic<int32_t> sleepers_{0};
 };
 
+}  // namespace
+
+}  // namespace
+
 int affinity_cpus() {
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {  // the kernel refuses a set smaller than its own
     cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));
@@ -80,8 +84,6 @@ int affinity_cpus() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-}  // namespace
-
 int available_cpus() { return available_cpus_under({}); }
 
 int available_cpus_under(const CgroupPaths& paths) {
@@ -90,6 +92,8 @@ int available_cpus_under(const CgroupPaths& paths) {
   if (!quota || *quota >= cpus) return cpus;
   return std::max(1, static_cast<int>(std::ceil(*quota)));
 }
+
+int default_threads() { return std::min(available_cpus(), kMaxThreads); }
 
 struct ThreadTeam::Impl {
   explicit Impl(int count)
@@ -139,7 +143,7 @@ void ThreadTeam::Impl::stop_and_join() {
 ThreadTeam::ThreadTeam(int threads) {
   require(threads >= 0 && threads <= kMaxThreads, Code::kInvalidArgument, "[threads] thread count is ", threads,
           ", allowed are 0 (one a CPU) to ", kMaxThreads);
-  const int count = threads == 0 ? std::min(available_cpus(), kMaxThreads) : threads;
+  const int count = threads == 0 ? default_threads() : threads;
   impl_ = std::make_unique<Impl>(count);
   impl_->workers.reserve(static_cast<size_t>(count - 1));
   try {

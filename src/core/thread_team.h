@@ -10,16 +10,21 @@ namespace atb {
 
 struct CgroupPaths;
 
+// CPUs that the affinity mask leaves this process; at least 1.
+int affinity_cpus();
 // CPUs this process may use: affinity mask, capped by the cgroup (v1 or v2) CPU quota rounded up; at least 1.
 int available_cpus();
 // The same under control groups found elsewhere, for tests.
 int available_cpus_under(const CgroupPaths& paths);
+// Members of a team that is asked for 0: available_cpus(), at most 1024.
+int default_threads();
 
 // The calling thread is member 0. Waiting spins briefly (200-500 pauses), then yields, then (idle team) parks.
 // After fork the child's copy has no workers: run() there throws kFailedPrecondition at once.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(int threads = 0);  // 0: available_cpus(); 1 makes no threads; kInvalidArgument beyond 1024 or < 0
+  explicit ThreadTeam(
+      int threads = 0);  // 0: default_threads(); 1 makes no threads; kInvalidArgument beyond 1024 or < 0
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

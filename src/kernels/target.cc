@@ -33,6 +33,12 @@ int64_t best_target() {
 
 std::string_view cpu_target_name() { return hwy::TargetName(best_target()); }
 
+std::vector<std::string_view> compiled_cpu_targets() {
+  std::vector<std::string_view> names;
+  for (int64_t left = HWY_TARGETS; left != 0; left &= left - 1) names.emplace_back(hwy::TargetName(left & -left));
+  return names;
+}
+
 std::vector<std::string_view> cpu_targets() {
   std::vector<std::string_view> names;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) names.emplace_back(hwy::TargetName(target));

@@ -10,7 +10,8 @@ namespace atb {
 // Name of the target that kernels use: "AVX3_DL", "AVX3", "AVX2", "NEON", ...; "SCALAR" where none of them fits.
 std::string_view cpu_target_name();
 
-// Targets compiled into this build that the CPU can run, best first.
+// Targets compiled into this build, best first; and those of them that the CPU can run.
+std::vector<std::string_view> compiled_cpu_targets();
 std::vector<std::string_view> cpu_targets();
 
 // kUnsupported where the CPU is below the least that this library supports (AVX2 on x86, NEON on Arm). Builds with

@@ -21,15 +21,6 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-fs::path cache_directory() {
-  if (const std::string hub = environment("HF_HUB_CACHE"); !hub.empty()) return hub;
-  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) {
-    return fs::path(cache) / "huggingface" / "hub";
-  }
-  return fs::path(environment("HOME")) / ".cache" / "huggingface" / "hub";
-}
-
 // Letters, digits and -_. as the hub allows; never a path that leads elsewhere.
 bool is_plain_name(std::string_view text) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
@@ -54,6 +45,15 @@ fs::path main_snapshot(const fs::path& repository) {
 
 }  // namespace
 
+std::string model_cache_directory() {
+  if (const std::string hub = environment("HF_HUB_CACHE"); !hub.empty()) return hub;
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return (fs::path(home) / "hub").string();
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) {
+    return (fs::path(cache) / "huggingface" / "hub").string();
+  }
+  return (fs::path(environment("HOME")) / ".cache" / "huggingface" / "hub").string();
+}
+
 std::string resolve_model_path(const std::string& name) {
   require(!name.empty(), Code::kInvalidArgument,
           "[model] the model's name is empty; give a directory, a .gguf file or ", "org/name");
@@ -63,7 +63,7 @@ std::string resolve_model_path(const std::string& name) {
           "hub name (org/name) of a model in the local cache");
   std::string folder = "models--" + name;
   folder.replace(folder.find('/'), 1, "--");
-  const fs::path cache = cache_directory();
+  const fs::path cache = model_cache_directory();
   const fs::path snapshot = main_snapshot(cache / folder);
   require(!snapshot.empty(), Code::kNotFound, "[model] ", name, " is neither a path nor in the local cache ",
           cache.string(), "; get it with: hf download ", name);

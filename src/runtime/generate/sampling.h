@@ -7,16 +7,9 @@
 #include <utility>
 #include <vector>
 
-namespace atb {
+#include "atb/generation.h"
 
-struct SamplingParams {
-  double temperature = 0;  // 0: greedy; otherwise logits are divided by it
-  int64_t top_k = 0;       // keep the k largest; 0, -1 and anything from the vocabulary's size on: no filter
-  double top_p = 1;        // then keep the fewest largest whose share reaches top_p, at least one; 1: no filter
-  uint64_t seed = 0;
-  int64_t max_new_tokens = 128;
-  std::vector<int32_t> stop_token_ids = {};
-};
+namespace atb {
 
 // kInvalidArgument naming the field: temperature finite and >= 0, top_k >= -1, top_p in [0, 1], max_new_tokens >= 0,
 // stop token ids in [0, vocab).

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a request ends, and the word for why.
+// When a request ends.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
+#include "atb/generation.h"
+
 namespace atb {
-
-enum class FinishReason { kNone, kStop, kLength, kCancelled };
-
-// "stop", "length", "cancelled"; "" while it runs.
-std::string_view finish_reason_name(FinishReason reason);
 
 // The end of one request by its tokens: any of several stop tokens, or a number of new tokens.
 class StopCondition {
