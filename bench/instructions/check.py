@@ -36,10 +36,9 @@ def verdict(measured: int, committed: int | None) -> str:
     """'new', 'ok', 'more' or 'fewer'."""
     if committed is None:
         return "new"
-    change = measured / committed - 1
-    if abs(change) <= TOLERANCE:
+    if abs(measured - committed) <= TOLERANCE * committed:
         return "ok"
-    return "more" if change > 0 else "fewer"
+    return "more" if measured > committed else "fewer"
 
 
 def compiler_of(build: pathlib.Path) -> str:

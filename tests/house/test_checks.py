@@ -50,7 +50,11 @@ def test_layers_finds(name, line):
 
 
 def test_layers_allows_lower_layers():
-    assert not list(check_layers.check("src/ops/a.cc", ['#include "core/error.h"', '#include "atb/error.h"', '#include "kernels/x.h"']))
+    assert not list(
+        check_layers.check(
+            "src/ops/a.cc", ['#include "core/error.h"', '#include "atb/error.h"', '#include "kernels/x.h"']
+        )
+    )
 
 
 @pytest.mark.parametrize(
