@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the lower layers know about this build and this machine, in one place.
 #include "atb/platform.h"
 
 #include "core/cgroup.h"
