@@ -70,8 +70,6 @@ class alignas(kCacheLine) Epoch {
 
 }  // namespace
 
-}  // namespace
-
 int affinity_cpus() {
   for (int cpus = 1024; cpus <= 1 << 20; cpus *= 2) {  // the kernel refuses a set smaller than its own
     cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));

@@ -23,8 +23,8 @@ int default_threads();
 // After fork the child's copy has no workers: run() there throws kFailedPrecondition at once.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(
-      int threads = 0);  // 0: default_threads(); 1 makes no threads; kInvalidArgument beyond 1024 or < 0
+  // 0: default_threads(); 1 makes no threads. kInvalidArgument beyond 1024 or < 0.
+  explicit ThreadTeam(int threads = 0);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;
