@@ -138,6 +138,11 @@ def profile_json(engine: Engine, each_node: bool = False) -> str:
 
 def version() -> str: ...
 
+def platform_info() -> dict[str, Any]:
+    """
+    What this process may use of the machine; None where there is no limit.
+    """
+
 def set_log_level(name: str) -> None: ...
 
 def peak_rss_mb() -> float:

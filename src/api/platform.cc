@@ -36,7 +36,7 @@ PlatformInfo platform_info() {
   for (const Device* device : devices()) info.devices.emplace_back(device->name());
   info.affinity_cpus = affinity_cpus();
   info.cpu_quota = cgroup_cpu_quota();
-  info.threads = available_cpus();
+  info.threads = default_threads();
   info.available_bytes = available_memory_bytes();
   info.cgroup_bytes = cgroup_memory_headroom();
   return info;

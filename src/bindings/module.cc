@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "bindings/doctor.h"
 #include "bindings/engine.h"
 #include "bindings/errors.h"
 #include "bindings/files.h"
@@ -24,8 +25,8 @@ NB_MODULE(_core, module) {
   atb::bind_engine(module);
   atb::bind_files(module);
   atb::bind_profile(module);
+  atb::bind_doctor(module);
 
-  module.def("version", [] { return ATB_VERSION; });
   module.def(
       "set_log_level", [](const std::string& name) { atb::set_log_level(atb::log_level_from_name(name)); },
       nb::arg("name"));

@@ -178,6 +178,22 @@ def version() -> str:
     return "0.0.fake"
 
 
+def platform_info() -> dict[str, Any]:
+    return {
+        "cpu_target": "FAKE2",
+        "usable_targets": ["FAKE2", "FAKE1"],
+        "compiled_targets": ["FAKE3", "FAKE2", "FAKE1"],
+        "cpu_problem": "",
+        "devices": ["cpu"],
+        "affinity_cpus": 3,
+        "cpu_quota": 1.5,
+        "threads": 2,
+        "available_bytes": 5_000_000_000,
+        "cgroup_bytes": None,
+        "model_cache": "/nowhere/hub",
+    }
+
+
 def set_log_level(name: str) -> None:
     if name not in ("debug", "info", "warning", "error", "off"):
         raise InvalidArgument(f"[log] level {name!r} is not known")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: `atb generate | explain | bench | inspect | perplexity`. One file a command."""
+"""The command line: `atb generate | explain | bench | inspect | perplexity | doctor`. One file a command."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import atb
-from atb.cli import bench, explain, generate, inspect, perplexity
+from atb.cli import bench, doctor, explain, generate, inspect, perplexity
 from atb.cli.common import Debug
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command("explain")(explain.run)
 app.command("bench")(bench.run)
 app.command("inspect")(inspect.run)
 app.command("perplexity")(perplexity.run)
+app.command("doctor")(doctor.run)
 
 
 def _print_version(value: bool) -> None:
