@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users install: the source distribution holds what a build needs, its wheel works away from the project.
+
+Compiles the library once more (the targets of a wheel are not those of a test build), so it is slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from house.files import project_files  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+BUILD_SDIST = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    result = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=variables | environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    return result.stdout
+
+
+def make_venv(folder: Path, *packages: str | Path) -> Path:
+    """A virtual environment with `packages`; returns its folder of programs."""
+    venv.create(folder, with_pip=True)
+    run(folder / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *packages, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (requires,) = re.findall(r"^requires = \[(.*)\]$", text, re.MULTILINE)
+    return make_venv(tmp_path_factory.mktemp("builder"), *re.findall(r'"([^"]+)"', requires))
+
+
+@pytest.fixture(scope="module")
+def sdist(builder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sdist")
+    copy = folder / "project"
+    for name in project_files():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy / name)
+    return folder / run(builder / "python", "-c", BUILD_SDIST, folder, cwd=copy).split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(builder: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the source distribution alone gives."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder)
+    (source,) = folder.iterdir()
+    options = {"CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1"}
+    if shutil.which("ccache"):
+        options["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    pip = [builder / "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    run(*pip, "-w", folder, source, cwd=folder, **options)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def atb_program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_venv(tmp_path_factory.mktemp("user"), wheel) / "atb"
+
+
+def test_sdist_holds_the_sources_and_nothing_built(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    needed = {"CMakeLists.txt", "LICENSE", "pyproject.toml", "python/atb/__init__.py", "include/atb/atb.h"}
+    assert needed <= names
+    assert {name for name in project_files() if name.startswith(("src/", "cmake/", "python/"))} <= names
+    assert not [name for name in names if name.startswith("build/") or name.endswith((".so", ".o", ".pyc"))]
+
+
+def test_wheel_holds_the_package_alone(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"atb/py.typed", "atb/_core.pyi", "atb/__init__.py", "atb/cli/doctor.py"} <= set(names)
+    assert len([name for name in names if re.fullmatch(r"atb/_core\..*\.so", name)]) == 1
+    assert [name for name in names if name.endswith(("/LICENSE", "/licenses/LICENSE"))]
+    outside = [name for name in names if not re.match(r"atb/|atb-[^/]+\.dist-info/", name)]
+    assert outside == []
+    assert not [name for name in names if "test" in name or name.endswith((".h", ".cc", ".cmake", ".a", ".pyc"))]
+
+
+def test_version_and_doctor(atb_program: Path, tmp_path: Path) -> None:
+    text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+    (version,) = re.findall(r"project\(atb VERSION ([0-9.]+)", text)
+    assert run(atb_program, "--version", cwd=tmp_path) == f"atb {version}\n"
+    facts = json.loads(run(atb_program, "doctor", "--json", cwd=tmp_path))
+    assert facts["problems"] == []
+    assert Path(facts["atb"]["path"]).is_relative_to(atb_program.parents[1])
+
+
+def test_generates_text(atb_program: Path, smollm2: Path, tmp_path: Path) -> None:
+    options = ["--prompt", "The capital of France is", "--max-new-tokens", "8", "--temperature", "0"]
+    assert "Paris" in run(atb_program, "generate", smollm2, *options, cwd=tmp_path)
