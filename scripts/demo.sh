@@ -19,6 +19,7 @@ PY
 say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
 
 name=$(basename "$model")
+echo "[demo] the model is $model"
 say atb generate "$name" --prompt '"The capital of France is"' --max-new-tokens 48 --temperature 0 --report
 "$venv/bin/atb" generate "$model" --prompt "The capital of France is" --max-new-tokens 48 --temperature 0 --report
 say atb explain "$name"

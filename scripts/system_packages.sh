@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the system packages that a build needs and that are missing, and the tools named as arguments (`valgrind`)
-# from packages of their names; `libfuzzer` means clang with its fuzzer. On Debian and Ubuntu as root; otherwise it prints the one line to run, or the names to
-# look for.
+# from packages of their names; `libfuzzer` means clang with its fuzzer. On Debian and Ubuntu as root; otherwise it
+# prints the one line to run, or the names to look for.
 set -euo pipefail
 
 compiles() { echo "#include <$1>" | c++ -std=c++20 -E -x c++ - >/dev/null 2>&1; }

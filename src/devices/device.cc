@@ -20,13 +20,6 @@ std::string device_names() {
   return names;
 }
 
-// What a build would need to have a device that this one lacks; empty for names that mean nothing to us.
-std::string_view missing_need(std::string_view kind) {
-  if (kind == "cuda") return "a build with the CUDA toolkit and an NVIDIA GPU";
-  if (kind == "npu") return "a build with the CANN toolkit and an Ascend NPU";
-  return {};
-}
-
 }  // namespace
 
 void DeviceRegistry::add(std::unique_ptr<const Device> device) {
@@ -68,11 +61,8 @@ const Device& find_device(std::string_view name) {
     require(index == 0, Code::kInvalidArgument, "[device] '", name, "': there is only ", kind, ":0");
     return *device;
   }
-  const std::string_view need = missing_need(kind);
-  require(!need.empty(), Code::kInvalidArgument, "[device] unknown device '", name,
-          "'; this build has: ", device_names());
-  throw_error(Code::kUnsupported, "[device] '", name, "' is not in this build, which has: ", device_names(),
-              "; it needs ", need);
+  throw_error(kind == "cuda" || kind == "npu" ? Code::kUnsupported : Code::kInvalidArgument, "[device] '", name,
+              "' is no device of this build, which has: ", device_names());
 }
 
 }  // namespace atb

@@ -14,8 +14,8 @@ namespace atb {
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;    // "cpu"
-  virtual std::string description() const = 0;  // "CPU, AVX3_DL, 2 threads"
+  virtual std::string_view name() const = 0;      // "cpu"
+  virtual std::string description() const = 0;    // "CPU, AVX3_DL, 2 threads"
   virtual bool computes() const { return true; }  // false: its kernels leave results as they are
   // The kernel of an operator node. Null if this device has none for it; the plan then runs the operator's definition
   // in plain loops.

@@ -88,7 +88,8 @@ class Kernel {
   virtual size_t scratch_bytes(const Call& /*largest*/) const { return 0; }
   // Scratch of one worker, given as `worker_scratch` to run(), 64-byte aligned. Contents do not survive between runs.
   virtual size_t worker_scratch_bytes(const Call& /*largest*/) const { return 0; }
-  // True if run() reads operands of any strides; otherwise the last axis must have stride 1 (with_dense_rows sees to it).
+  // True if run() reads operands of any strides; otherwise the last axis must have stride 1 (with_dense_rows sees to
+  // it).
   virtual bool takes_any_strides() const { return false; }
   // True if a worker should walk its range as four quarters in turn (far read streams, see linear); the units are then
   // cut into one large part a worker; otherwise into many small ones.

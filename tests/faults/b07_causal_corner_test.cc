@@ -36,11 +36,11 @@ TEST(B07CausalCorner, TheSecondChunkSeesTheKeysOfTheFirst) {
 TEST(B07CausalCorner, FewerQueriesThanKeysAreTheLastOnes) {
   std::vector<float> values(5 * 16);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 16);
-  const OpRun run = run_op({.op = "flash_attention",
-                            .inputs = {activation({1, 2, 1, 16}, std::vector<float>(2 * 16, 0.0f)),
-                                       activation({1, 5, 1, 16}, random_values(5 * 16, 1)),
-                                       activation({1, 5, 1, 16}, values)},
-                            .attrs = {{"scale", 0.25}, {"causal", true}}});
+  const OpRun run =
+      run_op({.op = "flash_attention",
+              .inputs = {activation({1, 2, 1, 16}, std::vector<float>(2 * 16, 0.0f)),
+                         activation({1, 5, 1, 16}, random_values(5 * 16, 1)), activation({1, 5, 1, 16}, values)},
+              .attrs = {{"scale", 0.25}, {"causal", true}}});
   for (size_t i = 0; i < 16; ++i) {
     EXPECT_FLOAT_EQ(run.kernel[0].f[i], 1.5f);
     EXPECT_FLOAT_EQ(run.kernel[0].f[16 + i], 2.0f);

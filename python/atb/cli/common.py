@@ -15,6 +15,7 @@ import typer
 from atb.errors import Error
 
 P = ParamSpec("P")
+PIPED_WIDTH = 140  # columns of tables that do not go to a terminal
 
 INT32_MAX = 2**31 - 1
 _debug = False  # set by --debug, wherever it stands on the command line
@@ -84,7 +85,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in cells:
         table.add_row(*row)
     print_line(title)
-    Console(markup=False, highlight=False).print(table)
+    width = None if sys.stdout.isatty() else PIPED_WIDTH  # a pipe has no width, and 80 columns would break words
+    Console(markup=False, highlight=False, width=width).print(table)
 
 
 def print_line(text: str) -> None:
