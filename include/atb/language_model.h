@@ -49,7 +49,8 @@ class ATB_API LanguageModel {
   using RequestId = int64_t;
   // Called between steps; may throw to stop waiting. The request stays as it is.
   using Poll = std::function<void()>;
-  // Receives rows [first_row, first_row + rows) of a sequence's logits, f32 [rows, vocab], valid during the call.
+  // Receives rows [first_row, first_row + rows) of a sequence's logits, f32 [rows, vocab], valid during the call. It
+  // may not call the model: the step that it belongs to is still running.
   using ConsumeLogits = std::function<void(int64_t sequence, int64_t first_row, int64_t rows, const float* logits)>;
 
   // `path`: a Hugging Face directory, a .gguf file, or a hub name in the local cache. kNotFound, kDataLoss and

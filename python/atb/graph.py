@@ -97,6 +97,8 @@ class CompiledGraph:
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Tensor]:
         """The same with a mapping from input names to arrays; returns a dict from output names to tensors."""
+        if len({info.name for info in self.outputs}) < len(self.outputs):
+            raise InvalidArgumentError("[graph] two outputs have one name; call the graph itself, which gives a list")
         outputs = self._core.run(self._in_order((), arrays))
         return {info.name: output for info, output in zip(self.outputs, outputs, strict=True)}
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/compiled_graph.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include "core/memory.h"
 #include "core/thread_team.h"
 #include "devices/device.h"
+#include "ir/bound_shapes.h"
 #include "ir/op.h"
 #include "passes/pipeline.h"
 #include "runtime/executor.h"
@@ -57,6 +60,17 @@ void copy_constant(const Constant& constant, std::byte* to) {
   }
 }
 
+// Kernels compute in f32: f64 may be moved and viewed, but not pretended to be computed.
+void check_computable(const Graph& graph) {
+  for (const Node* node : graph.nodes()) {
+    if (node->op().is_view()) continue;
+    for (const Value* output : node->outputs()) {
+      require(output->type().dtype != DType::kF64, Code::kUnsupported, "[", node->op_name(), "] ", node->name(),
+              ": gives ", output->type().str(), ", but this build computes in f32; convert the inputs to f32");
+    }
+  }
+}
+
 void check_runnable(const Graph& graph) {
   const auto has_state = [](const Value* value) { return value->type().dtype == DType::kState; };
   bool state = std::any_of(graph.inputs().begin(), graph.inputs().end(), has_state);
@@ -72,6 +86,14 @@ void check_runnable(const Graph& graph) {
             " axes, at most ", kMaxRank, " can run");
   }
   require_bindable(graph);
+  check_computable(graph);
+}
+
+const Device& computing_device(const std::string& name) {
+  const Device& device = find_device(name);
+  require(device.computes(), Code::kUnsupported, "[device] '", name,
+          "' computes nothing, so a graph cannot run on it: use cpu");
+  return device;
 }
 
 Precision choose_precision(const std::string& name, const Graph& graph) {
@@ -116,7 +138,8 @@ struct CompiledGraph::Impl {
         report((check_runnable(*graph), optimize(*graph, {.cache = false}))),
         team(options.threads),
         store(&team),
-        program(std::move(graph), find_device(options.device), store, {.precision = precision, .strided_inputs = true}),
+        program(std::move(graph), computing_device(options.device), store,
+                {.precision = precision, .strided_inputs = true}),
         executor(team) {}
 
   // The plan of these sizes, moved to the front.
@@ -126,6 +149,7 @@ struct CompiledGraph::Impl {
     if (it != plans.end()) {
       plans.splice(plans.begin(), plans, it);
     } else {
+      check_bound_shapes(program.graph(), bindings);
       plans.push_front(std::make_unique<Plan>(program, bindings));
       if (plans.size() > kMaxPlans) plans.pop_back();
     }
@@ -147,7 +171,14 @@ struct CompiledGraph::Impl {
     return views;
   }
 
+  // Before the lock: a fork may have copied it locked.
+  void check_process() const {
+    require(process == getpid(), Code::kFailedPrecondition, "[graph] ", program.graph().name(),
+            ": a graph cannot be used in a forked child process; compile it there");
+  }
+
   std::vector<Tensor> run(std::span<const TensorView> inputs) {
+    check_process();
     const Graph& graph = program.graph();
     const Bindings bindings = bind_symbols(graph, inputs);
     const std::lock_guard lock(mutex);
@@ -175,6 +206,7 @@ struct CompiledGraph::Impl {
     return outputs;
   }
 
+  const pid_t process = getpid();
   const Precision precision;
   const MatchReport report;
   ThreadTeam team;
@@ -200,6 +232,7 @@ const MatchReport& CompiledGraph::report() const { return impl_->report; }
 int CompiledGraph::threads() const { return impl_->team.size(); }
 
 int64_t CompiledGraph::plans() const {
+  impl_->check_process();
   const std::lock_guard lock(impl_->mutex);
   return static_cast<int64_t>(impl_->plans.size());
 }

@@ -2,6 +2,7 @@
 #include "api/input_symbols.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -90,8 +91,11 @@ class Binder {
   }
 
   void bind(const Linear& linear, const Value& input, const TensorView& view, int axis) {
-    const int64_t rest = view.dim(axis) - linear.offset;
-    if (rest % linear.scale != 0) {
+    int64_t rest = 0;
+    // -1 apart: dividing the least number by it overflows, and no shape needs that many elements.
+    const bool solvable = !__builtin_sub_overflow(view.dim(axis), linear.offset, &rest) &&
+                          rest != std::numeric_limits<int64_t>::min() && rest % linear.scale == 0;
+    if (!solvable) {
       fail(input, view, "; no ", linear.symbol, " makes axis ", axis, ", ", input.dim(axis).str(), ", equal to ",
            view.dim(axis));
     }

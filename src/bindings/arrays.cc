@@ -63,7 +63,11 @@ void check_device(nb::handle object, const std::string& what) {
   int type = 0;
   try {
     type = nb::cast<int>(nb::object(object.attr("__dlpack_device__")())[0]);
-  } catch (const nb::python_error&) {
+  } catch (const nb::cast_error&) {
+    throw_error(Code::kInvalidArgument, what, ": __dlpack_device__ of a ", python_type(object),
+                " gives no pair of small integers");
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C is no property of the array
     throw_error(Code::kUnsupported, what, ": a ", python_type(object),
                 " on a device that DLPack does not know; ATB reads ", "arrays of the CPU");
   }
@@ -88,7 +92,13 @@ BorrowedArray borrow_array(nb::handle object, const std::string& what, bool cons
   check_device(object, what);
   if (!constant) check_gradients(object, what);
   BorrowedArray result;
-  if (!nb::try_cast(object, result.array, false) || !result.array.is_valid()) {
+  // Some buffers (ctypes) come without strides; a memoryview of them has them.
+  nb::object viewed;
+  if (!nb::hasattr(object, "__dlpack__") && PyObject_CheckBuffer(object.ptr()) != 0) {
+    viewed = nb::steal(PyMemoryView_FromObject(object.ptr()));
+    if (!viewed.is_valid()) throw nb::python_error();
+  }
+  if (!nb::try_cast(viewed.is_valid() ? viewed : nb::borrow(object), result.array, false) || !result.array.is_valid()) {
     throw_error(Code::kInvalidArgument, what, ": a ", python_type(object),
                 " gives no array of numbers; pass an object with __dlpack__ or the buffer protocol");
   }

@@ -3,6 +3,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
+import threading
+import time
+
 import atb
 import numpy as np
 import pytest
@@ -156,3 +162,133 @@ def test_calls_that_do_not_fit() -> None:
     for options in ({"precision": "half"}, {"threads": -1}, {"threads": 2**40}, {"device": "toaster"}):
         with pytest.raises(atb.InvalidArgumentError):
             graph.compile(**options)  # type: ignore[arg-type]
+
+
+ROTARY = """
+graph @rotary(%x: f32[T, 2, D], %table: f32[T, E]) {
+  symbols D in [1, 10000], E in [1, 10000], T in [1, 9]
+  %y = rotary(%x, %table, %table) : f32[T, 2, D]
+  return %y
+}
+"""
+
+GROUPS = """
+graph @groups(%q: f32[1, T, H, 8], %k: f32[1, T, K, 8]) {
+  symbols H in [0, 99], K in [0, 99], T in [1, 9]
+  %y = flash_attention(%q, %k, %k) {scale=0.1} : f32[1, T, H, 8]
+  return %y
+}
+"""
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("text", "arrays", "message"),
+    [
+        (ROTARY, (ones(3, 2, 4), ones(3, 3)), "rotate 6 of only 4 features of a head; here D = 4, E = 3, T = 3"),
+        (GROUPS, (ones(1, 3, 2, 8), ones(1, 3, 3, 8)), "2 query heads are not a multiple of 3 kv heads; here H = 2"),
+        (GROUPS, (ones(1, 3, 2, 8), ones(1, 3, 0, 8)), "there are 0 kv heads; at least 1 is needed; here H = 2"),
+        (
+            "graph @g(%x: f32[T]) { %y = iota() {shape=[T - 100]} : i32[T - 100] return %y }",
+            (ones(3),),
+            r"\[iota\] y: extent T - 100 is -97; here T = 3",
+        ),
+        (
+            "graph @g(%x: f32[-9223372036854775803 - T]) { return %x }",
+            (ones(5),),
+            "no T makes axis 0, -T - 9223372036854775803, equal to 5",
+        ),
+    ],
+    ids=["rotary", "groups", "no-kv-heads", "negative", "overflow"],
+)
+def test_rules_left_open_for_symbols_hold_in_each_call(text: str, arrays: tuple, message: str) -> None:
+    with pytest.raises(atb.InvalidArgumentError, match=message):
+        atb.Graph.parse(text).compile(threads=1)(*arrays)
+
+
+def test_what_passes_the_rules_runs() -> None:
+    rotary = atb.Graph.parse(ROTARY).compile(threads=1)
+    assert np.asarray(rotary(ones(3, 2, 4), ones(3, 2))[0]).tolist() == [[[0, 0, 2, 2]] * 2] * 3
+    groups = atb.Graph.parse(GROUPS).compile(threads=1)
+    assert np.allclose(np.asarray(groups(ones(1, 3, 4, 8), ones(1, 3, 2, 8))[0]), 1)
+
+
+def test_f64_is_not_computed_in_f32() -> None:
+    graph = atb.Graph.parse("graph @g(%x: f64[T]) { %y = add(%x, %x) : f64[T] return %y }")
+    with pytest.raises(atb.UnsupportedError, match=r"\[add\] y: gives f64\[T\], but this build computes in f32"):
+        graph.compile()
+
+
+def test_a_device_that_computes_nothing_is_refused() -> None:
+    graph = atb.Graph.parse("graph @g(%x: f32[T]) { %y = silu(%x) : f32[T] return %y }")
+    with pytest.raises(atb.UnsupportedError, match="'null' computes nothing"):
+        graph.compile(device="null")
+
+
+def test_a_dict_of_outputs_loses_none() -> None:
+    fast = atb.Graph.parse("graph @g(%x: f32[T]) { %y = silu(%x) : f32[T] return %x as a, %y as a }").compile()
+    assert len(fast(ones(3))) == 2
+    with pytest.raises(atb.InvalidArgumentError, match="two outputs have one name"):
+        fast.run({"x": ones(3)})
+
+
+def test_arrays_without_strides() -> None:
+    fast = atb.Graph.parse("graph @g(%x: f32[A, B]) { %y = relu(%x) : f32[A, B] return %y }").compile(threads=1)
+    array = (ctypes.c_float * 3 * 2)((1, -2, 3), (-4, 5, -6))
+    assert fast(array)[0].tolist() == [[1, 0, 3], [0, 5, 0]]
+
+
+def test_devices_that_lie() -> None:
+    class Liar:
+        def __dlpack__(self, **_: object) -> None: ...
+
+        def __dlpack_device__(self) -> tuple[str, int]:
+            return "a", 0
+
+    fast = atb.Graph.parse("graph @g(%x: f32[T]) { %y = relu(%x) : f32[T] return %y }").compile(threads=1)
+    with pytest.raises(atb.InvalidArgumentError, match="gives no pair of small integers"):
+        fast(Liar())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_forked_during_a_call_is_refused_at_once() -> None:
+    fast = mlp(64, 96)[0].compile(threads=1)
+    x = torch.ones(2048, 64)
+    stop = threading.Event()
+
+    def call() -> None:
+        while not stop.is_set():
+            fast(x)
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    fast(x)
+                except atb.FailedPreconditionError:
+                    status = 0
+                finally:
+                    os._exit(status)
+            assert wait_for(child) == 0
+    finally:
+        stop.set()
+        caller.join()
+
+
+def wait_for(child: int, patience_s: float = 30) -> int:
+    """Exit status of a child; it is killed, and the status is -9, if it hangs."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
