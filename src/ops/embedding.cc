@@ -65,6 +65,7 @@ class EmbeddingKernel final : public Kernel {
         table_->decode_row(id, row);
       } else {
         std::fill_n(row, width, 0.0f);
+        if (call.fault != nullptr) call.fault->store(true, std::memory_order_relaxed);
       }
     }
   }

@@ -55,6 +55,7 @@ class GatherRowsKernel final : public Kernel {
         std::copy_n(x.as<const float>() + row * x.stride[0], width, result);
       } else {
         std::fill_n(result, width, 0.0f);
+        if (call.fault != nullptr) call.fault->store(true, std::memory_order_relaxed);
       }
     }
   }

@@ -194,8 +194,8 @@ void Executor::run(const Program& program, Frame& frame, std::span<const Sequenc
   } else {
     run_traced(program, frame, *trace);
   }
-  require(!fault_.load(), Code::kInternal, "[executor] ", program.graph().name(),
-          ": a kernel could not finish; the step is discarded");
+  require(!fault_.load(), Code::kInvalidArgument, "[executor] ", program.graph().name(),
+          ": an id lies outside its table, or a value is one that its operator cannot take; the results are discarded");
 }
 
 void Executor::run_traced(const Program& program, const Frame& frame, Trace& trace) {

@@ -21,8 +21,8 @@ class Executor {
   explicit Executor(ThreadTeam& team);
 
   // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws
-  // kInternal after the walk if a kernel reported a fault; state values are then undefined and the caller drops the
-  // step.
+  // kInvalidArgument after the walk if a kernel met a value that it cannot take, such as an id outside its table; state
+  // values are then undefined and the caller drops the step.
   void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr);
 
   size_t scratch_bytes() const;

@@ -216,6 +216,15 @@ def test_what_passes_the_rules_runs() -> None:
     assert np.allclose(np.asarray(groups(ones(1, 3, 4, 8), ones(1, 3, 2, 8))[0]), 1)
 
 
+@pytest.mark.parametrize("id_", [-1, 5])
+def test_ids_outside_the_table_are_refused(id_: int) -> None:
+    text = "graph @g(%i: i32[T]) { const @t : f32[5, 3] %y = embedding(%i, @t) : f32[T, 3] return %y }"
+    fast = atb.Graph.parse(text, {"t": ones(5, 3)}).compile(threads=1)
+    assert fast(np.array([0, 4], np.int32))[0].shape == (2, 3)
+    with pytest.raises(atb.InvalidArgumentError, match="an id lies outside its table"):
+        fast(np.array([0, id_], np.int32))
+
+
 def test_f64_is_not_computed_in_f32() -> None:
     graph = atb.Graph.parse("graph @g(%x: f64[T]) { %y = add(%x, %x) : f64[T] return %y }")
     with pytest.raises(atb.UnsupportedError, match=r"\[add\] y: gives f64\[T\], but this build computes in f32"):

@@ -157,6 +157,10 @@ def test_a_stream_is_closed_from_another_thread(smollm2: Path) -> None:
         assert blocks_in_use(llm) == 0
 
 
+def default_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_ends_a_long_prompt(smollm2: Path) -> None:
     command = [
         sys.executable,
@@ -169,7 +173,9 @@ def test_interrupt_ends_a_long_prompt(smollm2: Path) -> None:
         "--prefill-chunk",
         "16",
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    # A test run in the background of a shell ignores the signal, and so would its children.
+    with subprocess.Popen(command, **pipes, preexec_fn=default_interrupt) as process:
         time.sleep(2)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
