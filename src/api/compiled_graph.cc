@@ -4,17 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <list>
 #include <mutex>
 #include <utility>
 
 #include "api/input_symbols.h"
+#include "api/run_options.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_team.h"
-#include "devices/device.h"
 #include "ir/bound_shapes.h"
 #include "ir/op.h"
 #include "passes/pipeline.h"
@@ -26,25 +25,6 @@ namespace atb {
 namespace {
 
 constexpr size_t kMaxPlans = 16;  // of distinct shapes; the one not used for longest goes
-
-// Writes the elements of a strided view row-major to `to`. Where an array must be dense or aligned, it passes here.
-void copy_dense(const TensorView& from, std::byte* to) {
-  const size_t element = dtype_size(from.dtype);
-  if (from.contiguous()) {
-    if (from.size() > 0) std::memcpy(to, from.data, static_cast<size_t>(from.size()) * element);
-    return;
-  }
-  std::array<int64_t, kMaxRank> index{};
-  for (int64_t n = from.size(); n > 0; --n, to += element) {
-    int64_t offset = 0;
-    for (size_t axis = 0; axis < static_cast<size_t>(from.rank); ++axis) offset += index[axis] * from.stride[axis];
-    std::memcpy(to, from.data + offset * static_cast<int64_t>(element), element);
-    for (auto axis = static_cast<size_t>(from.rank); axis-- > 0;) {
-      if (++index[axis] < from.shape[axis]) break;
-      index[axis] = 0;
-    }
-  }
-}
 
 bool misaligned(const TensorView& view) { return reinterpret_cast<uintptr_t>(view.data) % dtype_size(view.dtype) != 0; }
 
@@ -89,17 +69,7 @@ void check_runnable(const Graph& graph) {
   check_computable(graph);
 }
 
-const Device& computing_device(const std::string& name) {
-  const Device& device = find_device(name);
-  require(device.computes(), Code::kUnsupported, "[device] '", name,
-          "' computes nothing, so a graph cannot run on it: use cpu");
-  return device;
-}
-
-Precision choose_precision(const std::string& name, const Graph& graph) {
-  if (name == "exact") return Precision::kExact;
-  if (name == "fast") return Precision::kFast;
-  require(name == "auto", Code::kInvalidArgument, "[graph] precision '", name, "'; allowed are auto, exact, fast");
+Precision default_precision(const Graph& graph) {
   for (const Value* constant : graph.constants()) {
     if (constant->constant()->encoding() != nullptr) return Precision::kFast;
   }
@@ -134,11 +104,11 @@ void bind_constant(Graph& graph, const ConstantRef& constant) {
 
 struct CompiledGraph::Impl {
   Impl(std::unique_ptr<Graph> graph, const CompileOptions& options)
-      : precision(choose_precision(options.precision, *graph)),
+      : precision(precision_named(options.precision, default_precision(*graph), "graph")),
         report((check_runnable(*graph), optimize(*graph, {.cache = false}))),
         team(options.threads),
         store(&team),
-        program(std::move(graph), computing_device(options.device), store,
+        program(std::move(graph), running_device(options.device, "a graph"), store,
                 {.precision = precision, .strided_inputs = true}),
         executor(team) {}
 

@@ -13,11 +13,7 @@ namespace atb {
 namespace {
 
 std::string text_of(const TensorView& view) {
-  std::string text = std::string(dtype_name(view.dtype)) + "[";
-  for (int axis = 0; axis < view.rank; ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::to_string(view.shape[static_cast<size_t>(axis)]);
-  }
-  return text + "]";
+  return Type{view.dtype, Shape(view.shape.begin(), view.shape.begin() + view.rank)}.str();
 }
 
 void add_symbols(const Value& value, SymbolRanges& ranges) {

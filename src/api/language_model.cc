@@ -6,8 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "api/run_options.h"
 #include "core/error.h"
-#include "devices/device.h"
 #include "ir/op.h"
 #include "kernels/target.h"
 #include "models/model.h"
@@ -26,13 +26,6 @@ struct LanguageModel::Impl {
 };
 
 namespace {
-
-Precision choose_precision(const std::string& name, const LoadedModel& model) {
-  if (name == "auto") return model.default_precision;
-  if (name == "exact") return Precision::kExact;
-  require(name == "fast", Code::kInvalidArgument, "[model] precision '", name, "'; allowed are auto, exact, fast");
-  return Precision::kFast;
-}
 
 int64_t choose_context(int64_t wanted, const ModelConfig& config) {
   require(wanted >= 0 && wanted <= config.context_length, Code::kInvalidArgument, "[model] context ", wanted,
@@ -79,13 +72,11 @@ LanguageModel::~LanguageModel() = default;
 
 std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, const LanguageModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Device& device = find_device(options.device);
-  require(device.computes(), Code::kUnsupported, "[device] '", options.device,
-          "' computes nothing, so a model cannot run on it: use cpu; `atb explain` needs no device");
+  const Device& device = running_device(options.device, "a model", "; `atb explain` needs no device");
   require(options.dtype == "auto", Code::kUnsupported, "[model] dtype '", options.dtype,
           "'; this build runs weights as they are stored: use auto");
   LoadedModel model = load_model(resolve_model_path(path));
-  const Precision precision = choose_precision(options.precision, model);
+  const Precision precision = precision_named(options.precision, model.default_precision, "model");
 
   auto impl = std::make_unique<Impl>();
   LanguageModelInfo& info = impl->info;

@@ -11,6 +11,7 @@
 
 #include "api/compiled_graph.h"
 #include "atb/language_model.h"
+#include "bindings/thread_count.h"
 #include "core/error.h"
 #include "runtime/generate/engine.h"
 
@@ -40,11 +41,9 @@ std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
 std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& device, const std::string& dtype,
                                     const std::string& precision, int64_t threads, int64_t prefill_chunk,
                                     int64_t context, int64_t kv_tokens) {
-  require(std::in_range<int>(threads), Code::kInvalidArgument, "[threads] thread count is ", threads,
-          "; give a small number, or 0 for one a CPU");
   const nb::gil_scoped_release release;
   return LanguageModel::open(path,
-                             {device, dtype, precision, static_cast<int>(threads), prefill_chunk, context, kv_tokens});
+                             {device, dtype, precision, thread_count(threads), prefill_chunk, context, kv_tokens});
 }
 
 int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,

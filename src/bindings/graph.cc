@@ -15,6 +15,7 @@
 
 #include "api/compiled_graph.h"
 #include "bindings/arrays.h"
+#include "bindings/thread_count.h"
 #include "core/error.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
@@ -65,9 +66,7 @@ std::string optimize_json(Graph& graph, int64_t tokens) {
 
 std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, const std::string& precision,
                                        const std::string& device) {
-  require(std::in_range<int>(threads), Code::kInvalidArgument, "[threads] thread count is ", threads,
-          "; give a small number, or 0 for one a CPU");
-  return std::make_unique<CompiledGraph>(graph.clone(), CompileOptions{device, precision, static_cast<int>(threads)});
+  return std::make_unique<CompiledGraph>(graph.clone(), CompileOptions{device, precision, thread_count(threads)});
 }
 
 std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays) {

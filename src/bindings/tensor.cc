@@ -47,9 +47,7 @@ nb::tuple shape_of(const Tensor& tensor) {
 }
 
 std::string repr(const Tensor& tensor) {
-  std::string text = "atb.Tensor(" + std::string(dtype_name(tensor.dtype)) + "[";
-  for (size_t i = 0; i < tensor.shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(tensor.shape[i]);
-  return text + "])";
+  return "atb.Tensor(" + Type{tensor.dtype, Shape(tensor.shape.begin(), tensor.shape.end())}.str() + ")";
 }
 
 size_t num_bytes(const Tensor& tensor) { return static_cast<size_t>(tensor.view().size()) * dtype_size(tensor.dtype); }

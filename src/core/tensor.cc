@@ -2,9 +2,21 @@
 // Strided views of concrete memory.
 #include "core/tensor.h"
 
+#include <cstring>
+
 #include "core/error.h"
 
 namespace atb {
+namespace {
+
+template <size_t kBytes>
+void copy_elements(const std::byte* from, int64_t stride, int64_t count, std::byte* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + static_cast<size_t>(i) * kBytes, from + i * stride * static_cast<int64_t>(kBytes), kBytes);
+  }
+}
+
+}  // namespace
 
 bool TensorView::contiguous() const {
   int64_t expected = 1;
@@ -30,6 +42,33 @@ TensorView TensorView::dense(std::byte* data, DType dtype, std::span<const int64
     stride *= shape[i];
   }
   return view;
+}
+
+void copy_row(const TensorView& view, int64_t row, std::byte* to) {
+  const int64_t offset = leading_offset(view, view.rank - 1, row);
+  const int64_t stride = view.stride[static_cast<size_t>(view.rank - 1)];
+  const std::byte* from = view.data + offset * static_cast<int64_t>(dtype_size(view.dtype));
+  switch (dtype_size(view.dtype)) {
+    case 1:
+      return copy_elements<1>(from, stride, view.dim(-1), to);
+    case 2:
+      return copy_elements<2>(from, stride, view.dim(-1), to);
+    case 4:
+      return copy_elements<4>(from, stride, view.dim(-1), to);
+    default:
+      return copy_elements<8>(from, stride, view.dim(-1), to);
+  }
+}
+
+void copy_dense(const TensorView& view, std::byte* to) {
+  const size_t bytes = static_cast<size_t>(view.size()) * dtype_size(view.dtype);
+  if (bytes == 0) return;
+  if (view.contiguous()) {
+    std::memcpy(to, view.data, bytes);
+    return;
+  }
+  const size_t row_bytes = static_cast<size_t>(view.dim(-1)) * dtype_size(view.dtype);
+  for (int64_t row = 0; row < view.rows(); ++row) copy_row(view, row, to + static_cast<size_t>(row) * row_bytes);
 }
 
 }  // namespace atb

@@ -41,4 +41,20 @@ struct TensorView {
   static TensorView dense(std::byte* data, DType dtype, std::span<const int64_t> shape);
 };
 
+// Offset in elements of the index-th row-major position over the first `axes` axes of a strided view.
+inline int64_t leading_offset(const TensorView& view, int axes, int64_t index) {
+  int64_t offset = 0;
+  for (int axis = axes; axis-- > 0;) {
+    const size_t a = static_cast<size_t>(axis);
+    offset += index % view.shape[a] * view.stride[a];
+    index /= view.shape[a];
+  }
+  return offset;
+}
+
+// Writes the elements of one row (the last axis, of any stride) side by side; `row` counts them row-major.
+void copy_row(const TensorView& view, int64_t row, std::byte* to);
+// Writes all elements row-major and side by side.
+void copy_dense(const TensorView& view, std::byte* to);
+
 }  // namespace atb

@@ -163,6 +163,8 @@ ThreadTeam::~ThreadTeam() {
   impl_->stop_and_join();
 }
 
+int ThreadTeam::spins() const { return impl_->spins; }
+
 int ThreadTeam::size() const { return impl_->threads; }
 
 void ThreadTeam::run(const std::function<void(int worker)>& body) {

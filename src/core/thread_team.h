@@ -30,6 +30,8 @@ class ThreadTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   int size() const;
+  // Pauses that are worth spinning before the core is given away; few where there are more members than CPUs.
+  int spins() const;
   // Runs body(worker) on every member, the caller as worker 0; returns when all have finished. body must not throw.
   // One run at a time: callers serialize (kFailedPrecondition on re-entry).
   void run(const std::function<void(int worker)>& body);

@@ -10,9 +10,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace atb {
+
+// Names that the executor gives and the profile looks for: waiting for the node named after it, waking a worker that
+// had gone to sleep.
+constexpr std::string_view kWaitFor = "wait for ";
+constexpr std::string_view kWakeFromPark = "wake-up from park";
 
 // What events of one kind have in common.
 struct TraceLabel {

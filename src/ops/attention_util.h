@@ -24,17 +24,6 @@ void require_state(const InferArgs& args, size_t input);
 // Bytes of `value` in its own dtype.
 Dim bytes_of(const Value& value);
 
-// Offset in elements of the index-th row-major position over the first `axes` axes of a strided view.
-inline int64_t leading_offset(const TensorView& view, int axes, int64_t index) {
-  int64_t offset = 0;
-  for (int axis = axes; axis-- > 0;) {
-    const size_t a = static_cast<size_t>(axis);
-    offset += index % view.shape[a] * view.stride[a];
-    index /= view.shape[a];
-  }
-  return offset;
-}
-
 // The sequences of a reference call: one of all rows and no past where none are given.
 inline std::vector<RefSequence> reference_sequences(const std::vector<RefSequence>& given, int64_t rows) {
   return given.empty() ? std::vector<RefSequence>{{0, 0, rows, 0}} : given;

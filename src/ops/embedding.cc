@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "ir/kernel.h"
-#include "ops/attention_util.h"
 #include "ops/infer_util.h"
 #include "ops/reference_util.h"
 

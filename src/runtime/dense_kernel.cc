@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -27,34 +26,6 @@ size_t dense_bytes(const TensorView& view) {
 
 TensorView dense_view(const TensorView& view, std::byte* data) {
   return TensorView::dense(data, view.dtype, {view.shape.data(), static_cast<size_t>(view.rank)});
-}
-
-template <size_t kBytes>
-void copy_elements(const std::byte* from, int64_t stride, int64_t count, std::byte* to) {
-  for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(to + static_cast<size_t>(i) * kBytes, from + i * stride * static_cast<int64_t>(kBytes), kBytes);
-  }
-}
-
-void copy_row(const TensorView& view, int64_t row, std::byte* to) {
-  int64_t offset = 0;
-  for (int axis = view.rank - 2; axis >= 0; --axis) {
-    const auto i = static_cast<size_t>(axis);
-    offset += row % view.shape[i] * view.stride[i];
-    row /= view.shape[i];
-  }
-  const int64_t stride = view.stride[static_cast<size_t>(view.rank - 1)];
-  const std::byte* from = view.data + offset * static_cast<int64_t>(dtype_size(view.dtype));
-  switch (dtype_size(view.dtype)) {
-    case 1:
-      return copy_elements<1>(from, stride, view.dim(-1), to);
-    case 2:
-      return copy_elements<2>(from, stride, view.dim(-1), to);
-    case 4:
-      return copy_elements<4>(from, stride, view.dim(-1), to);
-    default:
-      return copy_elements<8>(from, stride, view.dim(-1), to);
-  }
 }
 
 // True if `value` may reach a kernel with a last axis whose stride is not 1.

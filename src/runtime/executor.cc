@@ -2,6 +2,7 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 
 #include "core/cpu_pause.h"
@@ -19,12 +20,6 @@ constexpr int64_t kPartsPerWorker = 8;
 
 // Cutting work below this cost (see Kernel::cost; some 2 us) takes longer than it saves: one worker does it.
 constexpr double kSmallestPart = 32768;
-
-const std::string kWaitFor = "wait for ";
-
-// Pauses before the core is given to whoever may be holding a part; few where there are more threads than cores.
-constexpr int kSpins = 300;
-constexpr int kSpinsOversubscribed = 20;
 
 }  // namespace
 
@@ -53,17 +48,14 @@ void Executor::reserve_scratch(const Program& program, Frame& frame) {
   for (size_t i = 0; i < frame.items.size(); ++i) frame.items[i].call.scratch = scratch_.data() + offset[i];
 }
 
-int64_t Executor::parts_of(const Kernel& kernel, const Call& call, int phase, int64_t units) const {
-  const int64_t wanted = team_.size() * (kernel.wants_whole_range(call, phase) ? 1 : kPartsPerWorker);
-  const double worthwhile = std::max(1.0, kernel.cost(call, phase) / kSmallestPart);
-  const int64_t most = worthwhile < static_cast<double>(wanted) ? static_cast<int64_t>(worthwhile) : wanted;
-  return std::min(units, most);
-}
-
 void Executor::add_task(const Kernel& kernel, const Call& call, int item, int phase) {
   const int64_t units = phase < kernel.phases() ? kernel.units(call, phase) : 0;
   if (units == 0) return;
-  tasks_.push_back({item, phase, units, parts_of(kernel, call, phase, units), kernel.cost(call, phase)});
+  const double cost = kernel.cost(call, phase);
+  const int64_t wanted = team_.size() * (kernel.wants_whole_range(call, phase) ? 1 : kPartsPerWorker);
+  const double worthwhile = std::max(1.0, cost / kSmallestPart);
+  const int64_t most = worthwhile < static_cast<double>(wanted) ? static_cast<int64_t>(worthwhile) : wanted;
+  tasks_.push_back({item, phase, units, std::min(units, most), cost});
 }
 
 // Phase p of all nodes of a stage forms one group, the largest task first, so that small ones fill up its end; the next
@@ -96,8 +88,7 @@ void Executor::list_tasks(const Program& program, const Frame& frame) {
   }
 }
 
-Executor::Executor(ThreadTeam& team)
-    : team_(team), spins_(team.size() > available_cpus() ? kSpinsOversubscribed : kSpins) {}
+Executor::Executor(ThreadTeam& team) : team_(team) {}
 
 void Executor::prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences) {
   fault_.store(false);
@@ -144,10 +135,11 @@ void Executor::wait_for(size_t task, int worker, Trace* trace) noexcept {
   if (team_.size() == 1) return;
   const int64_t parts = tasks_[task].parts;
   const Cursor& cursor = cursors_[task];
+  const int most_spins = team_.spins();
   if (cursor.done.load(std::memory_order_acquire) == parts) return;
   const int64_t begin_ns = trace == nullptr ? 0 : Trace::now_ns();
   for (int spins = 0; cursor.done.load(std::memory_order_acquire) < parts; ++spins) {
-    if (spins < spins_) {
+    if (spins < most_spins) {
       cpu_pause();
     } else {
       std::this_thread::yield();
@@ -170,7 +162,7 @@ void Executor::work(const Program& program, const Frame& frame, int worker, Trac
 // Names each node and the code that will run for it in this step.
 void Executor::label_items(const Program& program, const Frame& frame, Trace& trace) {
   wake_label_ = trace.intern({.name = "wake-up", .category = "wake"});
-  parked_label_ = trace.intern({.name = "wake-up from park", .category = "wake"});
+  parked_label_ = trace.intern({.name = std::string(kWakeFromPark), .category = "wake"});
   finish_label_ = trace.intern({.name = "last worker", .category = "wait"});
   labels_.clear();
   for (size_t i = 0; i < program.items().size(); ++i) {
@@ -181,7 +173,8 @@ void Executor::label_items(const Program& program, const Frame& frame, Trace& tr
                            .variant = item.kernel->variant(frame.items[i].call),
                            .layer = item.node->layer()};
     const uint32_t work = trace.intern(label);
-    const uint32_t wait = trace.intern({.name = kWaitFor + label.name, .category = "wait", .layer = label.layer});
+    const uint32_t wait =
+        trace.intern({.name = std::string(kWaitFor) + label.name, .category = "wait", .layer = label.layer});
     labels_.push_back({work, wait});
   }
 }

@@ -44,7 +44,6 @@ class Executor {
 
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
   void reserve_scratch(const Program& program, Frame& frame);
-  int64_t parts_of(const Kernel& kernel, const Call& call, int phase, int64_t units) const;
   void add_task(const Kernel& kernel, const Call& call, int item, int phase);
   void list_tasks(const Program& program, const Frame& frame);
   void label_items(const Program& program, const Frame& frame, Trace& trace);
@@ -55,7 +54,6 @@ class Executor {
   void wait_for(size_t task, int worker, Trace* trace) noexcept;
 
   ThreadTeam& team_;
-  const int spins_;
   std::vector<Task> tasks_;
   std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks that run side by side
   std::unique_ptr<Cursor[]> cursors_;

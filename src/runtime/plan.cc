@@ -144,12 +144,16 @@ Frame Plan::resolve(const Bindings& bindings, const std::vector<std::byte*>& inp
     views.push_back(
         TensorView::dense(inputs[i], input->type().dtype, shape_of(slots_[static_cast<size_t>(slot_of(input))], dims)));
   }
-  return resolve(bindings, views, outputs, arena);
+  return frame_of(dims, views, outputs, arena);
 }
 
 Frame Plan::resolve(const Bindings& bindings, const std::vector<TensorView>& inputs,
                     const std::vector<std::byte*>& outputs, std::byte* arena) const {
-  const std::vector<int64_t> dims = eval_dims(bindings);
+  return frame_of(eval_dims(bindings), inputs, outputs, arena);
+}
+
+Frame Plan::frame_of(const std::vector<int64_t>& dims, const std::vector<TensorView>& inputs,
+                     const std::vector<std::byte*>& outputs, std::byte* arena) const {
   require(inputs.size() == program_.graph().inputs().size(), Code::kInvalidArgument, "[plan] ", inputs.size(),
           " inputs, the graph has ", program_.graph().inputs().size());
   for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i], dims);

@@ -62,6 +62,8 @@ class Plan {
   void add_slots(const BufferPlan& buffers);
   std::vector<int64_t> eval_dims(const Bindings& bindings) const;
   std::vector<int64_t> shape_of(const Slot& slot, const std::vector<int64_t>& dims) const;
+  Frame frame_of(const std::vector<int64_t>& dims, const std::vector<TensorView>& inputs,
+                 const std::vector<std::byte*>& outputs, std::byte* arena) const;
   void check_input(size_t index, const TensorView& view, const std::vector<int64_t>& dims) const;
   TensorView view_of(const Slot& slot, const std::vector<int64_t>& dims, const std::vector<TensorView>& views,
                      const std::vector<TensorView>& inputs, const std::vector<std::byte*>& outputs,

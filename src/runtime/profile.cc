@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kWaitFor = "wait for ";  // how the executor names waits
-
 double microseconds(const TraceEvent& event) { return static_cast<double>(event.duration_ns) / 1000; }
 int64_t end_of(const TraceEvent& event) { return event.begin_ns + event.duration_ns; }
 
@@ -97,7 +95,7 @@ class Profiler {
       }
     } else if (what.category == "wake") {
       ++phase->wakeups;
-      phase->wakeups_from_park += what.name == "wake-up from park" ? 1 : 0;
+      phase->wakeups_from_park += what.name == kWakeFromPark ? 1 : 0;
       phase->wakeup_us += microseconds(event);
     } else if (what.category == "sample" && caller) {
       phase->sampling_us += microseconds(event);
