@@ -9,6 +9,7 @@
 
 #include "api/compiled_graph.h"
 #include "bindings/arrays.h"
+#include "core/constant.h"
 
 namespace atb {
 namespace {
@@ -52,13 +53,24 @@ std::string repr(const Tensor& tensor) {
 
 size_t num_bytes(const Tensor& tensor) { return static_cast<size_t>(tensor.view().size()) * dtype_size(tensor.dtype); }
 
-// By way of numpy: memoryview has no f16.
-nb::object to_list(nb::handle self) { return nb::module_::import_("numpy").attr("asarray")(self).attr("tolist")(); }
+nb::object memory_of(nb::handle tensor) {
+  nb::object view = nb::steal(PyMemoryView_FromObject(tensor.ptr()));
+  if (!view.is_valid()) nb::raise_python_error();
+  return view;
+}
+
+// Of a memoryview, so that numpy is not needed; memoryview has no f16. bf16 is refused by get_buffer.
+nb::object to_list(nb::handle self) {
+  const Tensor& tensor = nb::cast<const Tensor&>(self);
+  if (tensor.dtype != DType::kF16) return memory_of(self).attr("tolist")();
+  Tensor wide = Tensor::allocate(DType::kF32, tensor.shape);
+  decode_f32(tensor.dtype, nullptr, tensor.data.get(), wide.view().size(), reinterpret_cast<float*>(wide.data.get()));
+  return memory_of(nb::cast(std::move(wide))).attr("tolist")();
+}
 
 // numpy asks for this where it was given no buffer; without it, it would wrap the object itself.
 nb::object to_numpy(nb::handle self, nb::handle dtype, nb::handle copy) {
-  nb::object view = nb::steal(PyMemoryView_FromObject(self.ptr()));
-  if (!view.is_valid()) nb::raise_python_error();
+  const nb::object view = memory_of(self);
   nb::kwargs options;
   if (!dtype.is_none()) options["dtype"] = dtype;
   if (!copy.is_none()) options["copy"] = copy;

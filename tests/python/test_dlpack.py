@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import weakref
 from collections.abc import Callable
@@ -84,6 +85,17 @@ def test_every_dtype_goes_through(dtype: str) -> None:
         assert np.array_equal(np.asarray(out), x.numpy())
         assert np.array_equal(np.from_dlpack(out), x.numpy())
         assert out.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (0, 3), (3, 0), (2, 3, 2)])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i64", "bool"])
+def test_lists_without_numpy(dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.arange(12)[: math.prod(shape)].reshape(shape).to(TYPES[dtype])
+    axes = ", ".join("ABC"[: len(shape)])
+    symbols = "symbols " + ", ".join(f"{axis} in [0, 9]" for axis in "ABC"[: len(shape)]) if shape else ""
+    (out,) = atb.Graph.parse(f"graph @g(%x: {dtype}[{axes}]) {{ {symbols} return %x }}").compile(threads=1)(x)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert out.tolist() == x.tolist()
 
 
 def test_outputs_share_their_memory(weight: np.ndarray) -> None:
