@@ -12,6 +12,7 @@ PYTHON := $(VENV)/bin/python
 STAMPS := $(VENV)/stamps
 PIP := $(PYTHON) -m pip install -q --disable-pip-version-check
 REQUIREMENTS := scripts/requirements
+CCACHE = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 RUN_TESTS := $(PYTHON) scripts/run_tests.py --build $(BUILD)
 
 # Tools that pip brought (cmake where the system's is too old, ruff, mypy, clang-format) come first.
@@ -57,7 +58,7 @@ build/.%: scripts/system_packages.sh
 
 $(BUILD)/build.ninja: CMakeLists.txt CMakePresets.json $(STAMPS)/build
 	cmake --preset $(PRESET) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) \
-	  $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+	  $(CCACHE)
 	touch $@
 
 .PHONY: build build-demo
@@ -93,7 +94,6 @@ instructions: build/.valgrind build  ## instruction counts of fixed kernels and 
 	$(PYTHON) bench/instructions/check.py --build $(BUILD)
 
 # Other compilers and build folders than the rest; the first run compiles everything anew.
-CCACHE = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 FUZZ_SECONDS ?= 60
 
 .PHONY: fuzz test-sanitize
@@ -138,7 +138,7 @@ bench-planner: $(BUILD)/build.ninja  ## the memory planner against its lower bou
 
 .PHONY: bench-micro
 bench-micro: $(STAMPS)/build  ## kernels at the sizes of models beside this machine's limits: FILTER=regex, THREADS
-	cmake --preset bench $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+	cmake --preset bench $(CCACHE)
 	cmake --build --preset bench -j $(JOBS) --target atb-bench-micro
 	build/bench/bench/micro/atb-bench-micro --threads=$(THREADS) $(if $(FILTER),--benchmark_filter='$(FILTER)')
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph text: what parses prints as text that parses to the same, and small graphs go through the optimizer.
 #include "fuzz/target.h"
+#include "ir/demo_text.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "models/load/open.h"
@@ -35,21 +36,7 @@ std::string decoder() {
 
 std::vector<std::string> seeds() {
   return {
-      R"(graph @demo(%ids: i32[B, T], %x: f32[B, T, 64]) {
-  symbols B in [1, 4], T in [1, 8192]
-  const @table : f32[100, 64] q8_0
-  const @w : f32[64]
-  const @half : f32[] = 0.5
-  const @steps : i32[3] = [1, -2, 3]
-  %e = embedding(%ids, @table) {layer=0, scope="model.embed \"x\""} : f32[B, T, 64]
-  %n, %sum = fused_add_norm(%e, %x, @w) {layer=1, eps=1e-05, kind="rms"} : f32[B, T, 64], f32[B, T, 64]
-  %ln = layer_norm(%n, _, @w) {eps=0.001} : f32[B, T, 64]
-  %flat = reshape(%ln) {shape=[B*T, 64]} : f32[B*T, 64]
-  %t = transpose(%flat) {perm=[1, 0]} : f32[64, B*T]
-  %s = mul(%t, @half) : f32[64, B*T]
-  return %s as logits, %sum
-}
-)",
+      testing::kDemoText,
       R"(graph @block(%x: f32[T, 8]) {
   symbols T in [1, 64]
   const @g : f32[16, 8]

@@ -12,32 +12,18 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/demo_text.h"
 #include "ir/verifier.h"
 
 namespace atb {
 namespace {
 
-constexpr const char* kText = R"(graph @demo(%ids: i32[B, T], %x: f32[B, T, 64]) {
-  symbols B in [1, 4], T in [1, 8192]
-  const @table : f32[100, 64] q8_0
-  const @w : f32[64]
-  const @half : f32[] = 0.5
-  const @steps : i32[3] = [1, -2, 3]
-  %e = embedding(%ids, @table) {layer=0, scope="model.embed \"x\""} : f32[B, T, 64]
-  %n, %sum = fused_add_norm(%e, %x, @w) {layer=1, eps=1e-05, kind="rms"} : f32[B, T, 64], f32[B, T, 64]
-  %ln = layer_norm(%n, _, @w) {eps=0.001} : f32[B, T, 64]
-  %flat = reshape(%ln) {shape=[B*T, 64]} : f32[B*T, 64]
-  %t = transpose(%flat) {perm=[1, 0]} : f32[64, B*T]
-  %s = mul(%t, @half) : f32[64, B*T]
-  %r = sub(@steps, @steps) : i32[3]
-  return %s as logits, %sum, %r
-}
-)";
+using testing::kDemoText;
 
 TEST(Text, PrintedTextComesBackTheSame) {
-  const std::unique_ptr<Graph> graph = parse_graph(kText);
+  const std::unique_ptr<Graph> graph = parse_graph(kDemoText);
   verify(*graph, "parse");
-  EXPECT_EQ(print(*graph), kText);
+  EXPECT_EQ(print(*graph), kDemoText);
   EXPECT_EQ(graph->output_names(), (std::vector<std::string>{"logits", "sum", "r"}));
   const Node* embedding = graph->nodes()[0];
   EXPECT_EQ(embedding->layer(), 0);
@@ -158,7 +144,7 @@ TEST(Text, BrokenTextIsRefused) {
 }
 
 TEST(Text, EveryPrefixIsRefusedOrRead) {
-  const std::string text = kText;
+  const std::string text = kDemoText;
   for (size_t length = 0; length + 2 < text.size(); ++length) EXPECT_NE(error_of(text.substr(0, length)), "") << length;
 }
 
@@ -167,7 +153,7 @@ TEST(Text, ChangedCharactersNeverDoHarm) {
   const std::string alphabet = "%@[]{}()=:,_*+-.\"\\ \nTB0919axe";
   std::mt19937 random(1);
   for (int round = 0; round < 3000; ++round) {
-    std::string text = kText;
+    std::string text = kDemoText;
     for (uint32_t edits = 1 + random() % 3; edits > 0; --edits) {
       const size_t at = random() % text.size();
       const char c = alphabet[random() % alphabet.size()];

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import threading
-import time
 
 import atb
 import numpy as np
 import pytest
 import torch
+from forks import wait_for
 
 pytestmark = pytest.mark.real
 
@@ -289,15 +288,3 @@ def test_a_child_forked_during_a_call_is_refused_at_once() -> None:
     finally:
         stop.set()
         caller.join()
-
-
-def wait_for(child: int, patience_s: float = 30) -> int:
-    """Exit status of a child; it is killed, and the status is -9, if it hangs."""
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -17,6 +17,7 @@ from pathlib import Path
 import atb
 import pytest
 import reference
+from forks import wait_for
 from reference import tokens
 
 pytestmark = pytest.mark.real
@@ -131,17 +132,7 @@ def test_after_fork_the_child_works_or_raises_at_once(llm: atb.LLM) -> None:
             code = 1
         finally:
             os._exit(code)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        time.sleep(0.01)
-    else:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        pytest.fail("the child hangs")
-    assert os.waitstatus_to_exitcode(status) in (0, 1)
+    assert wait_for(child, 20) in (0, 1)  # -9: it hangs
     assert llm.generate([tokens(20)], max_new_tokens=2)[0].token_ids  # the parent goes on
 
 

@@ -36,16 +36,26 @@ OpCase flash(const FlashShape& s, bool causal, int64_t window, bool mask) {
   return test;
 }
 
-void register_flash(CaseRegistry& registry) {
-  const auto add = [&](const char* form, std::vector<int64_t> sizes, auto make, std::vector<BenchCall> bench = {}) {
-    registry.add({.name = std::string("flash_attention/") + form,
-                  .op = "flash_attention",
-                  .make = make,
+// Adds a case named op + "/" + prefix + form.
+struct Adder {
+  CaseRegistry& registry;
+  std::string op;
+  std::string prefix;
+
+  void operator()(const char* form, std::vector<int64_t> sizes, std::function<OpCase(int64_t)> make,
+                  std::vector<BenchCall> bench = {}) const {
+    registry.add({.name = op + "/" + prefix + form,
+                  .op = op,
+                  .make = std::move(make),
                   .sizes = std::move(sizes),
                   .tolerance = kTolerance,
                   .why = kWhy,
                   .bench = std::move(bench)});
-  };
+  }
+};
+
+void register_flash(CaseRegistry& registry) {
+  const Adder add{registry, "flash_attention", ""};
   add(
       "causal/head_dim", around_vectors(1),
       [](int64_t n) {
@@ -87,15 +97,7 @@ std::vector<BenchCall> attend_calls(DType dtype) {
 }
 
 void register_attend(CaseRegistry& registry, DType dtype) {
-  const auto add = [&](const char* form, std::vector<int64_t> sizes, auto make, std::vector<BenchCall> bench = {}) {
-    registry.add({.name = "flash_attention_kv/" + std::string(dtype_name(dtype)) + "/" + form,
-                  .op = "flash_attention_kv",
-                  .make = make,
-                  .sizes = std::move(sizes),
-                  .tolerance = kTolerance,
-                  .why = kWhy,
-                  .bench = std::move(bench)});
-  };
+  const Adder add{registry, "flash_attention_kv", std::string(dtype_name(dtype)) + "/"};
   add(
       "head_dim", around_vectors(1),
       [dtype](int64_t n) {
