@@ -97,6 +97,42 @@ class CompiledGraph:
     @property
     def plans(self) -> int: ...
 
+class BuilderValue:
+    """A value of a graph under construction."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int | str, ...]: ...
+
+    @property
+    def is_constant(self) -> bool: ...
+
+class GraphBuilder:
+    """Makes a graph node by node; dims are ints or text over symbols."""
+
+    def __init__(self, name: str) -> None: ...
+
+    def add_symbol(self, name: str, lo: int, hi: int) -> None: ...
+
+    def add_input(self, name: str, dtype: str, shape: Sequence[int | str]) -> BuilderValue: ...
+
+    def add_constant(self, name: str, array: Any) -> BuilderValue:
+        """
+        The array's own memory, which must not be changed while the graph lives.
+        """
+
+    def node(self, op: str, inputs: Sequence[BuilderValue | None], attrs: dict[str, Any], name: str = '', layer: int = -1, scope: str = '') -> list[BuilderValue]: ...
+
+    def set_outputs(self, values: Sequence[BuilderValue], names: Sequence[str]) -> None: ...
+
+    def finish(self) -> Graph:
+        """The verified graph; the builder cannot be used afterwards."""
+
 class Engine:
     def __init__(self, path: str, device: str = 'cpu', dtype: str = 'auto', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, context: int = 0, kv_tokens: int = 0) -> None: ...
 

@@ -8,6 +8,7 @@
 #include "bindings/errors.h"
 #include "bindings/files.h"
 #include "bindings/graph.h"
+#include "bindings/graph_builder.h"
 #include "bindings/profile.h"
 #include "bindings/tensor.h"
 #include "core/log.h"
@@ -22,6 +23,7 @@ NB_MODULE(_core, module) {
   atb::bind_errors(module);
   atb::bind_tensor(module);
   atb::bind_graph(module);
+  atb::bind_graph_builder(module);
   atb::bind_engine(module);
   atb::bind_files(module);
   atb::bind_profile(module);

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`compile`: a module as a callable that runs in ATB, and `import_module`: a module as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import atb
+import torch
+from atb import _core
+
+from atb_torch.checks import check_arguments, check_module
+from atb_torch.errors import unsupported
+from atb_torch.exporting import Call, Exported, bind_arguments, export, take_apart
+from atb_torch.importer import Imported, import_program
+
+
+@dataclass
+class Variant:
+    """An imported program and its compiled graph."""
+
+    exported: Exported
+    imported: Imported
+    compiled: atb.CompiledGraph
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The module's outputs for the tensors of a call; what the module writes to is written."""
+        states = [tensors[state.argument] if state.tensor is None else state.tensor for state in self.imported.states]
+        held = [state.tensor for state in self.imported.states if state.tensor is not None]
+        arrays = [tensors[number].detach() for number in self.imported.arguments]
+        results = [torch.from_dlpack(result) for result in self.compiled(*arrays, *held)]
+        count = len(results) - len(states)
+        with torch.no_grad():
+            for state, result in zip(states, results[count:], strict=True):
+                state.copy_(result)
+        assert self.exported.entry is not None
+        return self.exported.entry.outputs.rebuild(results[:count])
+
+
+class CompiledModule(torch.nn.Module):
+    """A module that runs in ATB: the signature and the outputs of the module that it was made of.
+
+    It keeps one program for each form of call (which arguments there are, values of those that are no tensors), and
+    makes another where sizes do not fit: export takes what a module decides by sizes as decided.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, *, optimizer: Any = None, release: bool = False, threads: int = 0
+    ) -> None:
+        """Users call `atb_torch.compile`."""
+        super().__init__()
+        check_module(model)
+        self.module = model
+        self._optimizer = optimizer
+        self._release = release
+        self._threads = threads
+        self._variants: dict[Any, list[Variant]] = {}
+        self._last: Variant | None = None
+        self.forward = _with_signature(self._forward, model)
+        self.eval()
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        call = call_of(self.module, args, kwargs)
+        check_arguments(call)
+        if self.module.training:
+            unsupported("the module is in training mode; call .eval()")
+        return self.prepare(call).run([leaf.tensor for leaf in call.leaves])
+
+    def prepare(self, call: Call) -> Variant:
+        """The program for a call, made now if there is none."""
+        variants = self._variants.setdefault(call.key, [])
+        tensors = [leaf.tensor for leaf in call.leaves]
+        for variant in variants:
+            if variant.imported.guards.bind(tensors) is not None:
+                self._last = variant
+                return variant
+        variant = self._make(call, static=bool(variants))
+        variants.append(variant)
+        self._last = variant
+        return variant
+
+    def _make(self, call: Call, static: bool) -> Variant:
+        exported = export(self.module, call, static)
+        imported = import_program(exported, type(self.module).__name__)
+        graph = imported.graph
+        if self._optimizer is not None:
+            graph = self._optimizer.optimize_graph(graph)
+        require_lowered(imported, graph)
+        return Variant(exported, imported, graph.compile(threads=self._threads))
+
+    def report(self) -> Any:
+        """What was fused, and what was not and why, in the program that ran last."""
+        if self._last is None:
+            raise atb.FailedPreconditionError(
+                "[atb_torch] nothing is compiled yet; call the module once, or give examples"
+            )
+        return self._last.compiled.report()
+
+
+def _with_signature(function: Any, model: torch.nn.Module) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    setattr(forward, "__signature__", inspect.signature(model.forward))  # noqa: B010
+    forward.__doc__ = model.forward.__doc__
+    return forward
+
+
+def call_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """The arguments of a call, without a cache where the module could have one."""
+    arguments = bind_arguments(model, args, kwargs)
+    if arguments.get("past_key_values") is not None:
+        unsupported("past_key_values is given; ATB keeps the cache itself: call generate(), or pass the whole sequence")
+    if "use_cache" in inspect.signature(model.forward).parameters:
+        arguments["use_cache"] = False
+    return take_apart(arguments)
+
+
+def require_lowered(imported: Imported, graph: atb.Graph) -> None:
+    """Refuses a graph in which operators are left that ATB does not know: all of them in one message."""
+    if not imported.missing:
+        return
+    lines: dict[str, int] = {}
+    for missing in imported.missing:
+        lines[str(missing)] = lines.get(str(missing), 0) + 1
+    listed = "; ".join(f"{line}" + (f" ({count} times)" if count > 1 else "") for line, count in lines.items())
+    unsupported(f"{len(imported.missing)} operators cannot be lowered: {listed}")
+
+
+def example_call(model: torch.nn.Module, example_inputs: Any) -> Call:
+    """A call from what users give: a tensor, a sequence of positional arguments, or a mapping of named ones."""
+    if isinstance(example_inputs, torch.Tensor):
+        return call_of(model, (example_inputs,), {})
+    if isinstance(example_inputs, Mapping):
+        return call_of(model, (), example_inputs)
+    return call_of(model, tuple(example_inputs), {})
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """The module of what users pass: a module, or an exported program."""
+    if isinstance(model, (torch.jit.ScriptModule, torch.jit.ScriptFunction)):
+        unsupported(
+            "a ScriptModule has no FX graph, and only FX graphs can be optimized; pass the original module, as it was "
+            "before torch.jit.script or torch.jit.trace"
+        )
+    if isinstance(model, torch.export.ExportedProgram):
+        return model.module()
+    if not isinstance(model, torch.nn.Module):
+        raise atb.InvalidArgumentError(
+            f"[atb_torch] a {type(model).__name__} is no torch.nn.Module, exported program or fx GraphModule"
+        )
+    return model
+
+
+def compile(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    optimizer: Any = None,
+    release: bool = False,
+    log_level: str | None = None,
+    threads: int = 0,
+) -> CompiledModule:
+    """Makes a module fast: exported, fused, planned and run by ATB, on the CPU.
+
+    model: a `torch.nn.Module` in eval mode, an exported program, or an fx GraphModule.
+    example_inputs: a tensor, a sequence of arguments, or a mapping of named ones, of any batch and length; without
+        them the module is imported at the first call.
+    optimizer: an `atb.GraphOptimizer` whose patterns run before ATB's own.
+    release: frees the module's parameters once they are packed; the module itself cannot be called afterwards.
+    log_level: "debug" logs every pattern, matched or not, by layer.
+    threads: workers; 0 takes what the affinity mask and the CPU quota allow.
+    Raises `atb.UnsupportedError` with the reason for what cannot be compiled; operators without a lowering are listed
+    all at once with the modules that call them.
+    """
+    if log_level is not None:
+        _core.set_log_level(log_level)
+    module = as_module(model)
+    compiled = CompiledModule(module, optimizer=optimizer, release=release, threads=threads)
+    if example_inputs is None and isinstance(model, torch.export.ExportedProgram):
+        args, kwargs = model.example_inputs
+        compiled.prepare(call_of(module, args, kwargs))
+    elif example_inputs is not None:
+        compiled.prepare(example_call(module, example_inputs))
+    return compiled
+
+
+def import_module(model: Any, example_inputs: Any = None) -> atb.Graph:
+    """The plain graph of a module, an exported program or an fx GraphModule, before any optimization.
+
+    Operators that ATB does not know are `external` nodes; `graph.origins` says what they were.
+    """
+    module = as_module(model)
+    check_module(module)
+    if example_inputs is None and isinstance(model, torch.export.ExportedProgram):
+        args, kwargs = model.example_inputs
+        call = call_of(module, args, kwargs)
+    elif example_inputs is None:
+        raise atb.InvalidArgumentError("[atb_torch] example_inputs are needed to import a module")
+    else:
+        call = example_call(module, example_inputs)
+    check_arguments(call)
+    return import_program(export(module, call), type(module).__name__).graph

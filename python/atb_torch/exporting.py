@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a module and a call to an exported program over tensors only, with dynamic sizes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from atb_torch.errors import unsupported
+
+ROOT = "module"  # the attribute that holds the user's module, and so the head of every module path
+
+
+@dataclass
+class Leaf:
+    """One tensor of a call: its name ("input_ids", "states.0") and the tensor."""
+
+    name: str
+    tensor: torch.Tensor
+
+
+@dataclass
+class Call:
+    """Arguments of a call, taken apart: tensors, and everything else as `spec` and `constants`."""
+
+    leaves: list[Leaf]
+    spec: pytree.TreeSpec
+    constants: tuple[Any, ...]  # what is no tensor, None in the tensors' places
+
+    @property
+    def key(self) -> Any:
+        """Calls of equal keys differ in their tensors only."""
+        return (str(self.spec), tuple(repr(constant) for constant in self.constants))
+
+    def rebuild(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
+        """Arguments by parameter name, with other tensors."""
+        return pytree.tree_unflatten(_filled(self.constants, tensors), self.spec)
+
+
+class _TensorHere:
+    """Stands for a tensor among the constants of a call."""
+
+    def __repr__(self) -> str:
+        return "<tensor>"
+
+
+def _filled(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """`values` with tensors in the places that are theirs."""
+    rest = iter(tensors)
+    return [next(rest) if isinstance(value, _TensorHere) else value for value in values]
+
+
+def take_apart(arguments: Mapping[str, Any]) -> Call:
+    """Splits arguments, by parameter name, into tensors and the rest."""
+    paths, spec = pytree.tree_flatten_with_path(dict(arguments))
+    leaves = [Leaf(_path_name(path), value) for path, value in paths if isinstance(value, torch.Tensor)]
+    constants = tuple(_TensorHere() if isinstance(value, torch.Tensor) else value for _, value in paths)
+    return Call(leaves, spec, constants)
+
+
+def _path_name(path: Sequence[Any]) -> str:
+    parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
+    return ".".join(parts)
+
+
+def bind_arguments(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call of `model.forward` by parameter name; absent ones stay absent.
+
+    Positional arguments of `*args` are named "args.0", ...; TypeError as the module itself would raise it.
+    """
+    signature = inspect.signature(model.forward)
+    bound = signature.bind(*args, **kwargs)
+    arguments: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            arguments.update(value)
+        else:
+            arguments[name] = value
+    return arguments
+
+
+def call_module(model: torch.nn.Module, arguments: Mapping[str, Any]) -> Any:
+    """`model` with arguments that `bind_arguments` named."""
+    parameters = inspect.signature(model.forward).parameters
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    variadic = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL and name in arguments]
+    kwargs = dict(arguments)
+    args: list[Any] = []
+    for name, kind in kinds.items():
+        if name not in kwargs:
+            continue
+        if kind is inspect.Parameter.POSITIONAL_ONLY or (variadic and kind is inspect.Parameter.POSITIONAL_OR_KEYWORD):
+            args.append(kwargs.pop(name))
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            args += kwargs.pop(name)
+    return model(*args, **kwargs)
+
+
+@dataclass
+class Outputs:
+    """How a module's outputs are put together from tensors. Export puts back what a module assigns, but not in here."""
+
+    spec: pytree.TreeSpec | None = None
+    constants: list[Any] = field(default_factory=list)
+
+    def rebuild(self, tensors: Sequence[torch.Tensor]) -> Any:
+        assert self.spec is not None
+        return pytree.tree_unflatten(_filled(self.constants, tensors), self.spec)
+
+
+class Entry(torch.nn.Module):
+    """The module as a function from tensors to tensors; remembers how its outputs are put together."""
+
+    def __init__(self, model: torch.nn.Module, call: Call) -> None:
+        super().__init__()
+        self.module = model
+        self._call = call
+        self.outputs = Outputs()
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        flat, self.outputs.spec = pytree.tree_flatten(call_module(self.module, self._call.rebuild(tensors)))
+        for value in flat:
+            if not isinstance(value, (torch.Tensor, int, float, bool, str, type(None))):
+                unsupported(f"an output is a {type(value).__name__}; outputs may be tensors, numbers and None")
+        self.outputs.constants = [_TensorHere() if isinstance(value, torch.Tensor) else value for value in flat]
+        return [value for value in flat if isinstance(value, torch.Tensor)]
+
+
+@dataclass
+class Exported:
+    """An exported program, the names of its tensor inputs in order, and where its parameters and buffers live."""
+
+    program: torch.export.ExportedProgram
+    inputs: list[str]
+    entry: Entry | None = None
+
+
+def export(model: torch.nn.Module, call: Call, static: bool = False) -> Exported:
+    """Exports a call. Sizes are dynamic where the module allows it, except those of 0 and 1, or none if `static`.
+
+    Axes that `_batch_and_tokens` knows are dynamic whatever their size in the example.
+    """
+    entry = Entry(model, call)
+    tensors = [leaf.tensor for leaf in call.leaves]
+    dynamic: list[Any] | None = None
+    if not static:
+        tensors, dynamic = _dynamic(call.leaves)
+    with torch.no_grad():
+        program = torch.export.export(
+            entry, tuple(tensors), dynamic_shapes=None if dynamic is None else (tuple(dynamic),), strict=False
+        )
+    return Exported(program, [leaf.name for leaf in call.leaves], entry)
+
+
+_TOKEN_LIKE = ("input_ids", "attention_mask", "position_ids", "token_type_ids")
+
+
+def is_token_like(leaf: Leaf) -> bool:
+    """[B, T] integers (or booleans) that every decoder takes, which share their sizes."""
+    return leaf.name in _TOKEN_LIKE and leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point()
+
+
+def _dynamic(leaves: Sequence[Leaf]) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
+    """Example tensors and their dynamic axes.
+
+    Where all tensors are token-like and of one shape, they get sizes that are neither 0 nor 1, and share B and T.
+    """
+    shapes = {tuple(leaf.tensor.shape) for leaf in leaves}
+    if len(shapes) == 1 and all(is_token_like(leaf) for leaf in leaves):
+        axes = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
+        return [torch.ones(2, 7, dtype=leaf.tensor.dtype) for leaf in leaves], [dict(axes) for _ in leaves]
+    auto = torch.export.Dim.AUTO
+    dynamic = [{axis: auto for axis, size in enumerate(leaf.tensor.shape) if size > 1} for leaf in leaves]
+    return [leaf.tensor.detach() for leaf in leaves], dynamic

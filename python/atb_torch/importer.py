@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an exported program to an ATB graph of plain operators."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import atb
+import torch
+from atb._core import BuilderValue, GraphBuilder
+from torch.export.graph_signature import InputKind
+
+from atb_torch import aliasing
+from atb_torch.aliasing import Alias, Storage, View
+from atb_torch.context import Context, Place, layer_of
+from atb_torch.dtypes import dtype_name
+from atb_torch.errors import Refused, unsupported
+from atb_torch.exporting import ROOT, Exported
+from atb_torch.guards import Guards, guards_of
+from atb_torch.lowering import TABLE
+from atb_torch.symbols import SymbolNames
+
+_MAX_EXTENT = (1 << 31) - 1  # positions are counted in i32
+
+
+@dataclass
+class Missing:
+    """An operator that has no lowering, or a form of one that is refused, and the module that calls it."""
+
+    target: str
+    scope: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.target} in {self.scope or 'the module itself'}: {self.reason}"
+
+
+@dataclass
+class State:
+    """A tensor that the module writes to: fed as an input, and written back from an output of the same index."""
+
+    tensor: torch.Tensor | None  # a buffer; None for an argument of the call
+    argument: int = -1  # which of the call's tensors it is
+
+
+@dataclass
+class Imported:
+    """A graph with what the caller must know to run it.
+
+    The graph's inputs are the call's tensors that it reads (`arguments`: their numbers), then the buffers it writes to.
+    Its outputs are the module's tensors, then the new contents of `states`.
+    """
+
+    graph: atb.Graph
+    arguments: list[int]
+    states: list[State]
+    guards: Guards
+    missing: list[Missing] = field(default_factory=list)
+
+
+# Checks that export leaves in the program. What they say of sizes is among the guards; dtypes and devices are what
+# export saw, which the caller compares with its tensors.
+_PROVEN = frozenset(
+    (
+        "aten._assert_tensor_metadata.default",
+        "aten._assert_scalar.default",
+        "aten.sym_constrain_range.default",
+        "aten.sym_constrain_range_for_size.default",
+        "aten._assert_async.msg",
+    )
+)
+
+
+def import_program(exported: Exported, name: str) -> Imported:
+    """Lowers every node; what cannot be lowered becomes an `external` node and is listed in `missing`."""
+    return _Importer(exported, name).run()
+
+
+class _Importer:
+    def __init__(self, exported: Exported, name: str) -> None:
+        self._exported = exported
+        self._program = exported.program
+        self._guards = guards_of(exported.program)
+        self._ctx = Context(GraphBuilder(name), SymbolNames(), not_one=self._guards.not_one)
+        self._values: dict[torch.fx.Node, Any] = {}  # Alias, a list of Alias, or a symbolic number
+        self._missing: list[Missing] = []
+        self._origins: dict[str, Any] = {}
+        self._states: list[tuple[torch.fx.Node, State]] = []
+        self._written: set[torch.fx.Node] = set()
+
+    def run(self) -> Imported:
+        nodes = list(self._program.graph.nodes)
+        self._find_writes(nodes)
+        arguments = self._add_placeholders([node for node in nodes if node.op == "placeholder"])
+        for node in nodes:
+            if node.op == "call_function":
+                self._lower(node)
+        self._finish(nodes[-1])
+        graph = atb.Graph(self._ctx.builder.finish())
+        setattr(graph, "origins", self._origins)  # noqa: B010
+        return Imported(graph, arguments, [state for _, state in self._states], self._guards, self._missing)
+
+    # --- Inputs and constants
+
+    def _find_writes(self, nodes: Sequence[torch.fx.Node]) -> None:
+        """Notes the placeholders that something writes to, through whatever views."""
+        bases: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in nodes:
+            viewed = node.args[0] if node.target is operator.getitem else aliasing.viewed_argument(node)
+            if aliasing.is_mutable(node) and isinstance(node.args[0], torch.fx.Node):
+                viewed = node.args[0]
+                self._written.add(bases.get(viewed, viewed))
+            if isinstance(viewed, torch.fx.Node):
+                bases[node] = bases.get(viewed, viewed)
+
+    def _add_placeholders(self, nodes: Sequence[torch.fx.Node]) -> list[int]:
+        specs = self._program.graph_signature.input_specs
+        user = [node for node, spec in zip(nodes, specs, strict=True) if spec.kind is InputKind.USER_INPUT]
+        self._define_symbols(user)
+        arguments = []
+        for number, node in enumerate(user):
+            if node.users or node in self._written:
+                arguments.append(number)
+                self._set(node, self._add_input(node, self._exported.inputs[number]))
+                if node in self._written:
+                    self._states.append((node, State(None, number)))
+        for node, spec in zip(nodes, specs, strict=True):
+            if spec.kind is not InputKind.USER_INPUT and (node.users or node in self._written):
+                self._add_held(node, spec)
+        return arguments
+
+    def _define_symbols(self, user: Sequence[torch.fx.Node]) -> None:
+        """Every size of an input that is a symbol of its own: B and T of [B, T, ...], others by number."""
+        names = self._exported.inputs
+        order = sorted(range(len(user)), key=lambda i: (names[i] != "input_ids", i))
+        for number in order:
+            value = user[number].meta["val"]
+            if not isinstance(value, torch.Tensor):
+                continue
+            for axis, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    self._define_symbol(size.node.expr, self._wanted(names[number], value, axis))
+
+    @staticmethod
+    def _wanted(name: str, value: torch.Tensor, axis: int) -> str | None:
+        sequence = value.dim() == 2 and not value.is_floating_point()
+        return ("B", "T")[axis] if axis < 2 and (sequence or value.dim() == 3) else None
+
+    def _define_symbol(self, symbol: Any, wanted: str | None) -> None:
+        if str(symbol) in dict(self._ctx.symbols.items()):
+            return
+        name = self._ctx.symbols.define(symbol, wanted)
+        bounds = self._program.range_constraints.get(symbol)
+        low, high = 1, _MAX_EXTENT
+        if bounds is not None:
+            # Export takes every dynamic size to be 2 or more; what that hides at 1 is checked apart.
+            low = 1 if bounds.lower <= 2 else int(bounds.lower)
+            high = min(high, int(bounds.upper)) if bounds.upper.is_Integer else high
+        self._ctx.builder.add_symbol(name, low, high)
+        self._guards.ranges[str(symbol)] = (low, high)
+
+    def _add_input(self, node: torch.fx.Node, name: str) -> BuilderValue:
+        value = node.meta["val"]
+        return self._ctx.builder.add_input(name, dtype_name(value.dtype), list(self._ctx.symbols.shape(value.shape)))
+
+    def _add_held(self, node: torch.fx.Node, spec: Any) -> None:
+        """A parameter, buffer or constant; one that is written to is state, which is fed in."""
+        name = str(spec.target).removeprefix(f"{ROOT}.")
+        tensor = self._held(spec)
+        if node not in self._written:
+            self._set(node, self._ctx.constant(name, tensor))
+            return
+        if spec.kind is InputKind.PARAMETER:
+            unsupported(f"the module changes its parameter {name} in place; only buffers may change")
+        self._set(node, self._add_input(node, name))
+        self._states.append((node, State(tensor)))
+
+    def _held(self, spec: Any) -> torch.Tensor:
+        entry = self._exported.entry
+        if entry is not None and spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            get = entry.get_parameter if spec.kind is InputKind.PARAMETER else entry.get_buffer
+            return get(spec.target)  # the module's own, which the program may have copied
+        table = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
+        tensor = table[spec.target]
+        if not isinstance(tensor, torch.Tensor):
+            unsupported(f"the module holds {spec.target}, a {type(tensor).__name__}; only tensors are supported")
+        return tensor
+
+    # --- Nodes
+
+    def _lower(self, node: torch.fx.Node) -> None:
+        value = node.meta.get("val")
+        if node.target is operator.getitem and isinstance(self._values.get(node.args[0]), list):
+            self._values[node] = self._values[node.args[0]][node.args[1]]
+            return
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+            self._values[node] = value
+            return
+        if str(node.target) in _PROVEN:
+            return
+        self._ctx.place = self._place(node)
+        self._ctx.out = value
+        try:
+            self._set_results(node, self._apply(node))
+        except (Refused, atb.InvalidArgumentError) as error:
+            self._set_results(node, self._external(node, str(error)))
+
+    def _apply(self, node: torch.fx.Node) -> Any:
+        """The operator's value, or values; one that writes in place gives the new contents of what it writes to."""
+        if not aliasing.is_mutable(node):
+            return self._call(node, str(node.target), self._arguments(node))
+        written = self._values[aliasing.written_argument(node)]
+        written.write(self._ctx, self._in_place_value(node, written.read()))
+        return written
+
+    def _in_place_value(self, node: torch.fx.Node, before: BuilderValue) -> BuilderValue:
+        args, kwargs = self._arguments(node)
+        name = str(node.target)
+        ctx = self._ctx
+        if name.startswith("aten.zero_."):
+            after = ctx.scalar(0 if before.dtype in ("i32", "i64") else 0.0, before.dtype)
+        elif name.startswith(("aten.copy_.", "aten.fill_.")):
+            after = ctx.operand(args[1], before.dtype)
+        else:
+            packet, overload = name.removeprefix("aten.").split(".")
+            functional = f"aten.{packet.removesuffix('_')}.{overload}"
+            after = self._call(node, functional, ([before, *args[1:]], kwargs))
+        return ctx.broadcast(ctx.cast(after, before.dtype), before.shape)
+
+    def _call(self, node: torch.fx.Node, name: str, arguments: tuple[list[Any], dict[str, Any]]) -> Any:
+        lowering = TABLE.get(name)
+        if lowering is None:
+            raise Refused("there is no lowering of this operator")
+        args, kwargs = arguments
+        return lowering(self._ctx, *args, **kwargs)
+
+    def _arguments(self, node: torch.fx.Node) -> tuple[list[Any], dict[str, Any]]:
+        return [self._argument(arg) for arg in node.args], {
+            key: self._argument(arg) for key, arg in node.kwargs.items()
+        }
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, torch.fx.Node):
+            value = self._values[arg]
+            if isinstance(value, Alias):
+                return value.read()
+            if isinstance(value, list):
+                return [alias.read() for alias in value]
+            return self._ctx.symbols.dim(value) if isinstance(value, torch.SymInt) else value
+        if isinstance(arg, (list, tuple)):
+            return [self._argument(item) for item in arg]
+        return arg
+
+    def _place(self, node: torch.fx.Node) -> Place:
+        stack = node.meta.get("nn_module_stack") or {}
+        paths = [path for path, _ in stack.values() if not path.startswith("_empty")]
+        scope = paths[-1].removeprefix(ROOT).removeprefix(".") if paths else ""
+        return Place(node.name, scope, layer_of(scope))
+
+    def _external(self, node: torch.fx.Node, reason: str) -> list[BuilderValue]:
+        """An operator that stays whole; it runs only where a pattern replaces it."""
+        ctx = self._ctx
+        if aliasing.is_mutable(node):
+            unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
+        target = getattr(node.target, "_schema", None)
+        name = target.name.replace("::", ".") if target is not None else str(node.target)
+        self._missing.append(Missing(str(node.target), ctx.place.scope, reason))
+        outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
+        if not all(isinstance(out, torch.Tensor) for out in outs):
+            unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
+        types = ", ".join(
+            f"{dtype_name(out.dtype)}[{', '.join(map(str, ctx.symbols.shape(out.shape)))}]" for out in outs
+        )
+        operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values[arg], Alias)]
+        values = ctx.node("external", *operands, target=name, types=types)
+        self._origins[values[0].name] = node.target
+        return values
+
+    def _type(self, tensor: torch.Tensor) -> str:
+        return f"{dtype_name(tensor.dtype)}[{', '.join(map(str, self._ctx.symbols.shape(tensor.shape)))}]"
+
+    # --- Values
+
+    def _set(self, node: torch.fx.Node, value: BuilderValue) -> None:
+        """A tensor with a storage of its own."""
+        self._values[node] = Alias(Storage(node, value), (), value, 0)
+
+    def _set_results(self, node: torch.fx.Node, results: Any) -> None:
+        if isinstance(results, Alias):
+            self._values[node] = results
+            return
+        several = isinstance(node.meta["val"], (list, tuple))
+        values = list(results) if isinstance(results, list) else [results]
+        viewed = aliasing.viewed_argument(node)
+        base = self._values.get(viewed) if viewed is not None else None
+        made = []
+        for index, value in enumerate(values):
+            if not isinstance(base, Alias):
+                made.append(Alias(Storage(node, value), (), value, 0))
+                continue
+            view = View(node, index if several else None, self._replay(node, index if several else None))
+            made.append(Alias(base.storage, (*base.chain, view), value, base.storage.version))
+        self._values[node] = made if several else made[0]
+
+    def _replay(self, node: torch.fx.Node, index: int | None) -> Any:
+        """The view `node` of another value, for after a write."""
+
+        def replay(value: BuilderValue) -> BuilderValue:
+            out, self._ctx.out = self._ctx.out, node.meta["val"]
+            args, kwargs = self._arguments(node)
+            result = self._call(node, str(node.target), ([value, *args[1:]], kwargs))
+            self._ctx.out = out
+            return result if index is None else result[index]
+
+        return replay
+
+    # --- Outputs
+
+    def _finish(self, output: torch.fx.Node) -> None:
+        names = [f"output{i}" for i in range(len(output.args[0]))]
+        values = []
+        for node in output.args[0]:
+            if not isinstance(node, torch.fx.Node) or not isinstance(self._values.get(node), Alias):
+                unsupported("an output is a number that depends on sizes; only tensors can be outputs")
+            values.append(self._values[node].read())
+        for index, (node, _) in enumerate(self._states):
+            values.append(self._values[node].read())
+            names.append(f"state{index}")
+        self._ctx.builder.set_outputs(values, names)
