@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.h"
@@ -296,6 +298,79 @@ ConstantRef Constant::permute_rows(const ConstantRef& source, std::vector<int32_
   // Segments of source rows keep their source row numbers as int32.
   return make(source->name(), source->dtype(), source->encoding(), std::move(result),
               select_rows(source->segments(), map));
+}
+
+ConstantRef Constant::reinterpreted(const ConstantRef& source, DType dtype, const Encoding* encoding) {
+  check_shape(source->name(), dtype, encoding, source->shape(), Code::kInvalidArgument);
+  std::shared_ptr<Constant> constant = make(source->name(), dtype, encoding, source->shape(), source->segments());
+  require(constant->row_bytes() == source->row_bytes(), Code::kInvalidArgument, "[constant] ", source->name(),
+          ": rows of ", source->row_bytes(), " bytes read as ", constant->row_bytes());
+  return constant;
+}
+
+namespace {
+
+// dst[c, r] = src[r, c], tile by tile, so that both sides stay within few pages.
+template <class Element>
+void transpose_elements(const Constant& source, std::byte* dst) {
+  constexpr int64_t kTile = 64;
+  const int64_t rows = source.num_rows(), columns = source.row_elems();
+  for (int64_t first = 0; first < rows; first += kTile) {
+    const int64_t last = std::min(first + kTile, rows);
+    for (int64_t left = 0; left < columns; left += kTile) {
+      const int64_t right = std::min(left + kTile, columns);
+      for (int64_t r = first; r < last; ++r) {
+        const std::byte* from = source.row(r);
+        for (int64_t c = left; c < right; ++c) {
+          std::memcpy(dst + static_cast<size_t>(c * rows + r) * sizeof(Element),
+                      from + static_cast<size_t>(c) * sizeof(Element), sizeof(Element));
+        }
+      }
+    }
+  }
+}
+
+ConstantRef transposed_copy(const Constant& source) {
+  std::vector<int64_t> shape = {source.shape()[1], source.shape()[0]};
+  if (source.absent()) return Constant::absent(source.name(), source.dtype(), nullptr, std::move(shape));
+  source.check_readable();
+  std::vector<std::byte> bytes(source.num_bytes());
+  switch (dtype_size(source.dtype())) {
+    case 1:
+      transpose_elements<uint8_t>(source, bytes.data());
+      break;
+    case 2:
+      transpose_elements<uint16_t>(source, bytes.data());
+      break;
+    case 4:
+      transpose_elements<uint32_t>(source, bytes.data());
+      break;
+    default:
+      transpose_elements<uint64_t>(source, bytes.data());
+  }
+  source.release_pages();
+  return Constant::from_storage(source.name(), source.dtype(), nullptr, std::move(shape),
+                                storage_from_bytes(std::move(bytes)), 0);
+}
+
+}  // namespace
+
+ConstantRef Constant::transpose(const ConstantRef& source) {
+  require(source->shape().size() == 2, Code::kInvalidArgument, "[constant] ", source->name(), ": rank ",
+          source->shape().size(), ", only a matrix can be transposed");
+  require(source->encoding() == nullptr, Code::kUnsupported, "[constant] ", source->name(),
+          ": elements inside encoded blocks cannot be transposed");
+  static std::mutex mutex;
+  static std::unordered_map<uint64_t, std::weak_ptr<const Constant>> known;  // by id, both ways
+  const std::lock_guard lock(mutex);
+  if (const auto it = known.find(source->id()); it != known.end()) {
+    if (ConstantRef transposed = it->second.lock()) return transposed;
+  }
+  std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
+  ConstantRef transposed = transposed_copy(*source);
+  known[source->id()] = transposed;
+  known[transposed->id()] = source;
+  return transposed;
 }
 
 void decode_f32(DType dtype, const Encoding* encoding, const std::byte* src, int64_t count, float* dst) {

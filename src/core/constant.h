@@ -72,6 +72,12 @@ class Constant {
   static ConstantRef concat_rows(std::string name, const std::vector<ConstantRef>& parts);
   // Row i of the result is row map[i] of `source` (element i of a vector: its element map[i]).
   static ConstantRef permute_rows(const ConstantRef& source, std::vector<int32_t> map);
+  // The same stored bytes as elements of another type of the same size in rows: halves as f32 values in a half
+  // encoding.
+  static ConstantRef reinterpreted(const ConstantRef& source, DType dtype, const Encoding* encoding);
+  // A matrix of plain elements transposed. Its bytes are copied, once: while a transpose is alive, the same handle is
+  // given again, and transposing back gives `source`. kUnsupported for encoded ones, kInvalidArgument for other ranks.
+  static ConstantRef transpose(const ConstantRef& source);
 
  private:
   Constant() = default;

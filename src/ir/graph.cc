@@ -39,8 +39,6 @@ struct Graph::Storage {
   std::unordered_set<std::string> names;
   std::unordered_map<std::string, int> next_suffix;
   std::unordered_map<uint64_t, Value*> constants;  // by handle id
-  std::unordered_map<const Node*, int64_t> positions;
-  bool positions_valid = false;
 
   Value* own(std::unique_ptr<Value> value) {
     Value* raw = value.get();
@@ -55,6 +53,8 @@ struct Graph::Storage {
 };
 
 namespace {
+
+constexpr int64_t kRankGap = int64_t{1} << 30;
 
 void add_use(std::vector<Use>& uses, Node* node, int index) { uses.push_back({node, index}); }
 
@@ -183,8 +183,7 @@ Node* Graph::add_node(const OpDef& op, std::vector<Value*> inputs, Attrs attrs, 
   for (size_t i = 0; i < node->inputs_.size(); ++i) {
     if (node->inputs_[i] != nullptr) add_use(node->inputs_[i]->uses_, node, static_cast<int>(i));
   }
-  order_.insert(before == nullptr ? order_.end() : order_.begin() + position(before), node);
-  storage_->positions_valid = false;
+  insert(node, before == nullptr ? order_.size() : static_cast<size_t>(position(before)));
   return node;
 }
 
@@ -278,16 +277,14 @@ void Graph::erase(Node* node) {
     storage_->names.erase(output->name());
     storage_->values.erase(output);
   }
-  order_.erase(std::find(order_.begin(), order_.end(), node));
-  storage_->positions_valid = false;
+  order_.erase(order_.begin() + position(node));
   storage_->nodes.erase(node);
 }
 
 void Graph::move_before(Node* node, Node* before) {
   if (node == before) return;
-  order_.erase(std::find(order_.begin(), order_.end(), node));
-  order_.insert(before == nullptr ? order_.end() : std::find(order_.begin(), order_.end(), before), node);
-  storage_->positions_valid = false;
+  order_.erase(order_.begin() + position(node));
+  insert(node, before == nullptr ? order_.size() : static_cast<size_t>(position(before)));
 }
 
 void Graph::reinfer(Node* node) {
@@ -305,18 +302,31 @@ void Graph::set_order(std::vector<Node*> order) {
   std::sort(b.begin(), b.end());
   require(a == b, Code::kInternal, "[graph] set_order: not a permutation of the nodes");
   order_ = std::move(order);
-  storage_->positions_valid = false;
+  number_nodes();
+}
+
+// Ranks: so that an edit costs a binary search and a move of pointers, not a new numbering of all nodes. New nodes come
+// one after the other before one anchor, so each takes little of the gap.
+void Graph::insert(Node* node, size_t index) {
+  constexpr int64_t kShare = 8;
+  const bool last = index == order_.size();
+  const int64_t low = index == 0 ? 0 : order_[index - 1]->rank_;
+  const int64_t high = last ? low + kRankGap * kShare : order_[index]->rank_;
+  order_.insert(order_.begin() + static_cast<std::ptrdiff_t>(index), node);
+  node->rank_ = low + (high - low) / kShare;
+  if (node->rank_ == low) number_nodes();
+}
+
+void Graph::number_nodes() {
+  int64_t rank = 0;
+  for (Node* node : order_) node->rank_ = rank += kRankGap;
 }
 
 int64_t Graph::position(const Node* node) const {
-  if (!storage_->positions_valid) {
-    storage_->positions.clear();
-    for (size_t i = 0; i < order_.size(); ++i) storage_->positions[order_[i]] = static_cast<int64_t>(i);
-    storage_->positions_valid = true;
-  }
-  const auto it = storage_->positions.find(node);
-  require(it != storage_->positions.end(), Code::kInternal, "[graph] a node of another graph");
-  return it->second;
+  const auto it = std::lower_bound(order_.begin(), order_.end(), node,
+                                   [](const Node* a, const Node* b) { return a->rank_ < b->rank_; });
+  require(it != order_.end() && *it == node, Code::kInternal, "[graph] a node of another graph");
+  return it - order_.begin();
 }
 
 }  // namespace atb

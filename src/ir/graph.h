@@ -124,6 +124,7 @@ class Node {
   int layer_ = -1;
   std::string scope_;
   Graph* graph_ = nullptr;
+  int64_t rank_ = 0;  // ascending in Graph::nodes(), with gaps for nodes to come
 };
 
 // Owns nodes and values. Node order is an execution order. Passes edit through passes/engine/rewriter.h.
@@ -168,10 +169,12 @@ class Graph {
   void move_before(Node* node, Node* before);  // null: to the end
   void reinfer(Node* node);                    // output types again, after an edit of inputs or attrs
   void set_order(std::vector<Node*> order);    // a permutation of nodes(); the verifier checks it is an execution order
-  int64_t position(const Node* node) const;    // index in nodes(); O(n) after an edit
+  int64_t position(const Node* node) const;    // index in nodes(); O(log n)
 
  private:
   std::string unique_name(std::string wanted);
+  void insert(Node* node, size_t index);
+  void number_nodes();
   struct Storage;
   std::unique_ptr<Storage> storage_;
   std::string name_;

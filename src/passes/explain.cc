@@ -61,7 +61,9 @@ std::string explain_json(const MatchReport& report, int64_t tokens) {
 
 std::string explain_json(const Graph& graph, int64_t tokens, const PipelineOptions& options) {
   const std::unique_ptr<Graph> copy = graph.clone();
-  return explain_json(optimize(*copy, options), tokens);
+  PipelineOptions counted = options;
+  counted.widen = false;
+  return explain_json(optimize(*copy, counted), tokens);
 }
 
 }  // namespace atb

@@ -84,18 +84,23 @@ std::vector<RefTensor<float>> evaluate(const Node& node) {
 
 }  // namespace
 
+bool fold_node(const Node& node, Rewriter& rewriter) {
+  if (!foldable(node)) return false;
+  const std::vector<RefTensor<float>> results = evaluate(node);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const RefTensor<float>& result = results[i];
+    rewriter.replace(node.output(i),
+                     rewriter.constant(Constant::from_storage(node.output(i)->name(), result.dtype, nullptr,
+                                                              result.shape, stored(result), 0)));
+  }
+  return true;
+}
+
 int64_t fold_constants(Graph& graph) {
   int64_t folded = 0;
   for (Node* node : std::vector<Node*>(graph.nodes())) {  // in order: folded inputs are constants by now
-    if (!foldable(*node)) continue;
-    const std::vector<RefTensor<float>> results = evaluate(*node);
     Rewriter rewriter(graph, node);
-    for (size_t i = 0; i < results.size(); ++i) {
-      const RefTensor<float>& result = results[i];
-      rewriter.replace(node->output(i),
-                       rewriter.constant(Constant::from_storage(node->output(i)->name(), result.dtype, nullptr,
-                                                                result.shape, stored(result), 0)));
-    }
+    if (!fold_node(*node, rewriter)) continue;
     rewriter.retire({node});
     if (!rewriter.commit()) ++folded;
   }

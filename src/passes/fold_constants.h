@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "passes/engine/rewriter.h"
 
 namespace atb {
 
@@ -10,5 +11,8 @@ namespace atb {
 // f32 by the interpreter. Operators without inputs (iota) stay: masks are recognised by them. Returns the number
 // folded.
 int64_t fold_constants(Graph& graph);
+
+// The same for one node: builds the constants and returns true, or returns false.
+bool fold_node(const Node& node, Rewriter& rewriter);
 
 }  // namespace atb

@@ -9,6 +9,7 @@
 #include "passes/engine/driver.h"
 #include "passes/fold_constants.h"
 #include "passes/insert_kv_cache.h"
+#include "passes/widen_floats.h"
 
 namespace atb {
 namespace {
@@ -39,8 +40,10 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   };
 
   if (options.verify) verify(graph, "the front door");
+  if (options.widen) pass("widen_floats", [&] { widen_floats(graph); });
   report.before = measure_layers(graph);
 
+  pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
   pass("canonicalize", [&] { canonicalize(graph); });
   pass("fold_constants", [&] { fold_constants(graph); });
   pass("cse", [&] { eliminate_common_subexpressions(graph); });

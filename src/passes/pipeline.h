@@ -12,6 +12,7 @@ namespace atb {
 
 struct PipelineOptions {
   bool cache = true;  // make a step graph over a KV cache; else the graph keeps its inputs and outputs
+  bool widen = true;  // halves are computed in f32; off where a graph is only counted, in the types that it says
   std::set<std::string> disabled_patterns{};  // by user name; kNotFound for an unknown one
 #ifdef NDEBUG
   bool verify = false;  // after every pass

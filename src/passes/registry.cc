@@ -12,6 +12,7 @@
 #include "passes/fold_constants.h"
 #include "passes/insert_kv_cache.h"
 #include "passes/schedule.h"
+#include "passes/widen_floats.h"
 
 namespace atb {
 namespace {
@@ -61,6 +62,7 @@ void run_plan_memory(Graph& graph, std::string_view argument, MatchReport& /*rep
 
 PassRegistry make_registry() {
   PassRegistry registry;
+  registry.add(plain("widen-floats", "halves are computed in f32", widen_floats));
   registry.add(plain("canonicalize", "one spelling of equal things", canonicalize));
   registry.add(plain("fold-constants", "computes what depends on constants alone", fold_constants));
   registry.add(plain("cse", "common subexpressions once", eliminate_common_subexpressions));

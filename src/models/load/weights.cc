@@ -28,9 +28,7 @@ void check_type(const Constant& tensor) {
 // A table of halves as an encoding of f32 over the same bytes.
 ConstantRef as_f32_table(const ConstantRef& table) {
   if (table->encoding() != nullptr || table->dtype() == DType::kF32) return table;
-  const Encoding* encoding = find_encoding(dtype_name(table->dtype()));
-  const Segment& segment = table->segments().front();
-  return Constant::from_storage(table->name(), DType::kF32, encoding, table->shape(), segment.storage, segment.offset);
+  return Constant::reinterpreted(table, DType::kF32, find_encoding(dtype_name(table->dtype())));
 }
 
 }  // namespace

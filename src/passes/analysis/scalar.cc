@@ -14,6 +14,13 @@ StorageRef bytes_of(T value) {
   return storage_from_bytes(std::move(bytes));
 }
 
+template <class T>
+T first_element(const Constant& constant) {
+  T value;
+  std::memcpy(&value, constant.row(0), sizeof value);
+  return value;
+}
+
 StorageRef encode(DType dtype, double number) {
   switch (dtype) {
     case DType::kF32:
@@ -34,7 +41,12 @@ StorageRef encode(DType dtype, double number) {
 std::optional<double> scalar_value(const Value* value) {
   if (value == nullptr || !value->is_constant() || value->constant()->absent()) return std::nullopt;
   if (!(num_elements(value->shape()) == Dim(1))) return std::nullopt;
-  return value->constant()->to_f32()[0];
+  const Constant& constant = *value->constant();
+  // f32 would round these.
+  if (constant.encoding() == nullptr && constant.dtype() == DType::kF64) return first_element<double>(constant);
+  if (constant.dtype() == DType::kI32) return first_element<int32_t>(constant);
+  if (constant.dtype() == DType::kI64) return static_cast<double>(first_element<int64_t>(constant));
+  return constant.to_f32()[0];
 }
 
 ConstantRef scalar_constant(DType dtype, double number, std::string name) {

@@ -10,7 +10,7 @@
 
 namespace atb {
 
-// The number of a present one-element constant of any shape; nothing for other values.
+// The number of a present one-element constant of any shape (f64 where i64 has more digits); nothing for other values.
 std::optional<double> scalar_value(const Value* value);
 
 // A rank-0 float constant of `dtype` (f32, f64, f16, bf16; kInternal otherwise), rounded to nearest even.

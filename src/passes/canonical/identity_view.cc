@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "passes/canonical/canonical.h"
+#include "passes/canonical/chain_util.h"
 
 namespace atb {
 namespace {
@@ -21,15 +22,9 @@ bool keeps_order(const Node& transpose) {
 
 bool identity_view(const Node& node, Rewriter& rewriter) {
   const bool is_transpose = node.is("transpose");
-  if (!is_transpose && !node.is("reshape")) return false;
   if (is_transpose && !keeps_order(node)) return false;
   Value* x = node.input(0);
-  if (x->shape() == node.output()->shape()) {
-    // Nothing to name: a graph output must stay a value of its own name, so an input is not made an output.
-    if (node.graph()->is_output(node.output()) && x->producer() == nullptr) return false;
-    rewriter.replace(node.output(), x);
-    return true;
-  }
+  if (x->shape() == node.output()->shape()) return pass_through(node, x, rewriter);
   if (!is_transpose) return false;
   rewriter.replace(node.output(), rewriter.reshape(x, node.output()->shape()));
   return true;
