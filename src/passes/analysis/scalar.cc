@@ -31,8 +31,14 @@ StorageRef encode(DType dtype, double number) {
       return bytes_of(f32_to_f16(static_cast<float>(number)));
     case DType::kBF16:
       return bytes_of(f32_to_bf16(static_cast<float>(number)));
+    case DType::kI32:
+      return bytes_of(static_cast<int32_t>(number));
+    case DType::kI64:
+      return bytes_of(static_cast<int64_t>(number));
+    case DType::kBool:
+      return bytes_of(static_cast<uint8_t>(number != 0 ? 1 : 0));
     default:
-      throw_error(Code::kInternal, "[scalar] ", dtype_name(dtype), " is no float type");
+      throw_error(Code::kInternal, "[scalar] no constant of type ", dtype_name(dtype));
   }
 }
 

@@ -13,7 +13,7 @@ namespace atb {
 // The number of a present one-element constant of any shape (f64 where i64 has more digits); nothing for other values.
 std::optional<double> scalar_value(const Value* value);
 
-// A rank-0 float constant of `dtype` (f32, f64, f16, bf16; kInternal otherwise), rounded to nearest even.
+// A rank-0 constant of `dtype` (a float type, rounded to nearest even; i32, i64, bool; kInternal otherwise).
 ConstantRef scalar_constant(DType dtype, double number, std::string name = "scalar");
 
 }  // namespace atb

@@ -94,6 +94,17 @@ bool gelu_chain(const Node& node, Rewriter& rewriter);
 // are added. Equal for finite x; where x is +inf or NaN under the mask, the sum is NaN.
 bool masked_fill(const Node& node, Rewriter& rewriter);
 
+// --- Positions and attention
+
+// Integers affine in one index -> iota, times and plus a constant, cast, reshaped, broadcast: each only where needed.
+bool affine_positions(const Node& node, Rewriter& rewriter);
+// Rotations of features by position, in any spelling -> rotary with rotary_table. Angles are the same products in f32.
+bool raise_rotary(const Node& node, Rewriter& rewriter);
+// embedding(broadcast(ids), table) -> broadcast(embedding(ids, table)).
+bool embedding_of_broadcast(const Node& node, Rewriter& rewriter);
+// matmul(x, transpose(y)) -> matmul(x, y) {transpose_b} where the last two axes of a computed y change places.
+bool matmul_of_transpose(const Node& node, Rewriter& rewriter);
+
 // --- Linear layers
 
 // matmul(x, W) -> linear(x, W^T) for a constant matrix W, seen through transposes and casts to f32.

@@ -22,10 +22,17 @@ std::vector<std::string_view> elementwise() {
           "floor_divide", "remainder", "less", "less_equal", "logical_and", "logical_or", "equal"};
 }
 
+// What positions are computed through.
+std::vector<std::string_view> index_arithmetic() {
+  return {"add",   "sub",    "mul",  "neg",    "cast",  "reshape", "transpose", "broadcast",
+          "slice", "concat", "take", "cumsum", "where"};
+}
+
 // Tried at each node in this order.
 const std::vector<NormalForm>& local_forms() {
   static const std::vector<NormalForm> forms = {
       {constant_vector, {}},
+      {affine_positions, index_arithmetic()},
       {constants_right, {"add", "mul"}},
       {neutral_operand, {"add", "sub", "mul", "div"}},
       {neutral_bool, {"logical_and", "logical_or", "logical_not"}},
@@ -54,7 +61,10 @@ const std::vector<NormalForm>& local_forms() {
       {layer_norm_chain, {"rms_norm"}},
       {norm_bias, {"add"}},
       {masked_fill, {"where"}},
+      {raise_rotary, {"add", "concat", "reshape"}},
+      {embedding_of_broadcast, {"embedding"}},
       {linear_of_matmul, {"matmul"}},
+      {matmul_of_transpose, {"matmul"}},
       {constant_weight, {"linear"}},
       {linear_bias, {"add"}},
       {view_below_rows, {"linear", "rms_norm", "layer_norm"}},

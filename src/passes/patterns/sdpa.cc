@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// SDPA: matmul(q, k^T), scale, mask, softmax, matmul with v become FlashAttention.
+// SDPA: matmul(q, k^T), scale, softcap, mask, softmax, matmul with v become FlashAttention.
 //
 // Scores have axes [B, heads..., T, S]: none, one (heads) or more head axes (kv heads, group). k and v may have extent
-// 1 on the trailing head axes: those query heads share a key head, which is grouped-query attention. FlashAttention
-// wants tokens before heads, so views go around it; they cancel with those of the graph in canonical form.
+// 1 on the trailing head axes: those query heads share a key head, which is grouped-query attention; so do heads that
+// are repeated on [B, H, S, D]. FlashAttention wants tokens before heads, so views go around it; they cancel with those
+// of the graph in canonical form.
 #include <cmath>
+#include <limits>
 
 #include "passes/analysis/mask_predicate.h"
+#include "passes/analysis/scalar.h"
 #include "passes/engine/matcher.h"
 #include "passes/engine/pattern.h"
 #include "passes/engine/rewriter.h"
+#include "passes/patterns/sdpa_util.h"
 
 namespace atb {
 namespace {
@@ -90,23 +94,33 @@ std::optional<Mismatch> check_softmax_axis(const Match& m) {
   return Mismatch{m.node("softmax"), "axis " + std::to_string(axis), "the last axis (keys)"};
 }
 
+double factor(const Match& m, const std::string& op, const std::string& constant) {
+  if (!m.has(constant)) return 1.0;
+  const double value = *scalar_value(m.value(constant));
+  return m.value(op)->producer()->is("div") ? 1.0 / value : value;
+}
+
+// The factors before and after the softcap: pattern nodes of an operator and its constant.
+const std::vector<std::pair<std::string, std::string>> kFactors = {{"scaled", "scale"}, {"capped", "cap"}};
+
 std::optional<Mismatch> check_scale(const Match& m) {
-  if (!m.has("scale")) return std::nullopt;
-  const Value* scale = m.value("scale");
-  const auto mismatch = [&](std::string what) {
-    return Mismatch{m.value("scaled")->producer(), std::move(what), "one known finite number"};
-  };
-  if (!same(num_elements(scale->shape()), 1)) return mismatch("@" + scale->name() + " " + to_string(scale->shape()));
-  if (scale->constant()->absent()) return mismatch("@" + scale->name() + " without data");
-  const double value = scale->constant()->to_f32()[0];
-  if (!std::isfinite(value) || value == 0) return mismatch(std::to_string(value));
+  for (const auto& [op, constant] : kFactors) {
+    if (!m.has(constant)) continue;
+    const Value* scale = m.value(constant);
+    const auto mismatch = [&, name = op](std::string what) {
+      return Mismatch{m.value(name)->producer(), std::move(what), "one known finite number"};
+    };
+    if (!same(num_elements(scale->shape()), 1)) return mismatch("@" + scale->name() + " " + to_string(scale->shape()));
+    if (scale->constant()->absent()) return mismatch("@" + scale->name() + " without data");
+    const double value = *scalar_value(scale);
+    if (!std::isfinite(value) || value == 0) return mismatch(std::to_string(value));
+  }
   return std::nullopt;
 }
 
-double scale_of(const Match& m) {
-  if (!m.has("scale")) return 1.0;
-  const double value = m.value("scale")->constant()->to_f32()[0];
-  return m.value("scaled")->producer()->is("div") ? 1.0 / value : value;
+std::optional<Mismatch> check_cap(const Match& m) {
+  if (!m.has("cap") || factor(m, "capped", "cap") > 0) return std::nullopt;
+  return Mismatch{m.value("capped")->producer(), std::to_string(factor(m, "capped", "cap")), "a cap above 0"};
 }
 
 // Neither scale nor mask may widen the scores.
@@ -124,42 +138,15 @@ std::optional<Mismatch> check_mask(const Match& m) {
   return std::nullopt;
 }
 
-// [B, heads..., T, D] -> [B, T, heads, D].
-Value* tokens_first(Rewriter& rewriter, Value* x, const Dim& heads) {
-  const int64_t rank = x->rank();
-  std::vector<int64_t> perm = {0, rank - 2};
-  for (int64_t axis = 1; axis + 2 < rank; ++axis) perm.push_back(axis);
-  perm.push_back(rank - 1);
-  Value* turned = rewriter.transpose(x, perm);
-  return rewriter.reshape(turned, {x->dim(0), x->dim(-2), heads, x->dim(-1)});
-}
-
-// [B, T, heads, D] -> [B, heads..., T, D].
-Value* heads_first(Rewriter& rewriter, Value* x, const Shape& heads) {
-  Shape split = {x->dim(0), x->dim(1)};
-  split.insert(split.end(), heads.begin(), heads.end());
-  split.push_back(x->dim(-1));
-  Value* apart = rewriter.reshape(x, split);
-  const int64_t rank = apart->rank();
-  std::vector<int64_t> perm = {0};
-  for (int64_t axis = 2; axis + 1 < rank; ++axis) perm.push_back(axis);
-  perm.push_back(1);
-  perm.push_back(rank - 1);
-  return rewriter.transpose(apart, perm);
-}
-
-Value* swap_last(Rewriter& rewriter, Value* x) {
-  std::vector<int64_t> perm;
-  for (int64_t axis = 0; axis + 2 < x->rank(); ++axis) perm.push_back(axis);
-  perm.push_back(x->rank() - 1);
-  perm.push_back(x->rank() - 2);
-  return rewriter.transpose(x, perm);
-}
-
-// A mask [.., T, S] on scores [B, heads..., T, S] as one on [B, H, T, S].
+// A mask [.., T, S] on scores [B, heads..., T, S] as one on [B, H, T, S], with S keys.
 Value* mask_on_heads(Rewriter& rewriter, Value* mask, const Value* scores, const Dim& q_heads) {
   const size_t rank = scores->shape().size();
   Shape shape = mask->shape();
+  if (shape.empty() || !(shape.back() == scores->dim(-1))) {  // a number a row
+    if (shape.empty()) shape.push_back(1);
+    shape.back() = scores->dim(-1);
+    mask = rewriter.value("broadcast", {mask}, {{"shape", shape}});
+  }
   if (shape.size() <= 2 || rank == 4) return mask;
   shape.insert(shape.begin(), rank - shape.size(), Dim(1));
   Dim heads = 1;
@@ -170,29 +157,64 @@ Value* mask_on_heads(Rewriter& rewriter, Value* mask, const Value* scores, const
   return rewriter.reshape(mask, {shape[0], heads, shape[rank - 2], shape[rank - 1]});
 }
 
-void rewrite(const Match& m, Rewriter& rewriter) {
-  const Layout layout = layout_of(m);
-  Value* q = tokens_first(rewriter, m.value("q"), layout.q_heads);
-  Value* k = transposed_b(m.node("scores")) ? m.value("k") : swap_last(rewriter, m.value("k"));
-  Value* v = transposed_b(m.node("output")) ? swap_last(rewriter, m.value("v")) : m.value("v");
-  k = tokens_first(rewriter, k, layout.kv_heads);
-  v = tokens_first(rewriter, v, layout.kv_heads);
-  std::vector<Value*> inputs = {q, k, v};
+// An additive mask [B, 1, 1, S] that hides the keys that are padding.
+Value* padding_mask(Rewriter& rewriter, const std::vector<KeyPadding>& padding, DType dtype) {
+  Value* present = nullptr;
+  for (const KeyPadding& one : padding) {
+    Value* keys = one.negated ? rewriter.value("logical_not", {one.present}) : one.present;
+    keys = rewriter.reshape(keys, {keys->dim(0), 1, 1, keys->dim(1)});
+    present = present == nullptr ? keys : rewriter.value("logical_and", {present, keys});
+  }
+  Value* seen = rewriter.constant(scalar_constant(dtype, 0.0));
+  Value* blocked = rewriter.constant(scalar_constant(dtype, -std::numeric_limits<double>::infinity()));
+  return rewriter.value("where", {present, seen, blocked});
+}
+
+struct Masking {
   bool causal = false;
   int64_t window = 0;
-  if (m.has("mask")) {
-    Value* mask = m.value("mask");
-    if (m.has("second mask")) mask = rewriter.value("add", {mask, m.value("second mask")});
-    const MaskPredicate seen = analyse_mask(mask, q->dim(1), k->dim(1));
-    causal = seen.kind == MaskPredicate::Kind::kCausal || seen.kind == MaskPredicate::Kind::kWindow;
-    window = seen.window;
-    if (seen.kind == MaskPredicate::Kind::kUnknown) {
-      inputs.push_back(mask_on_heads(rewriter, mask, m.value("scores"), layout.q_heads));
-    }
+  Value* mask = nullptr;  // what the two do not say
+};
+
+// Padding may stand apart from causality only if hidden keys have -inf: a row that sees no key is then 0 either way.
+Masking masking_of(const Match& m, Rewriter& rewriter, const Layout& layout) {
+  if (!m.has("mask")) return {};
+  Value* mask = m.value("mask");
+  if (m.has("second mask")) mask = rewriter.value("add", {mask, m.value("second mask")});
+  const Value* scores = m.value("scores");
+  const MaskPredicate seen = analyse_mask(mask, scores->dim(-2), scores->dim(-1));
+  const bool apart = seen.padding.empty() || (seen.infinite && mask->rank() == scores->rank());
+  if (seen.kind == MaskPredicate::Kind::kUnknown || !apart) {
+    return {.mask = mask_on_heads(rewriter, mask, scores, layout.q_heads)};
   }
-  Value* out =
-      rewriter.value("flash_attention", inputs, {{"scale", scale_of(m)}, {"causal", causal}, {"window", window}});
-  rewriter.replace(m.value("output"), heads_first(rewriter, out, layout.heads));
+  Masking result{.causal = seen.causal(), .window = seen.window};
+  if (!seen.padding.empty()) result.mask = padding_mask(rewriter, seen.padding, mask->type().dtype);
+  return result;
+}
+
+void rewrite(const Match& m, Rewriter& rewriter) {
+  Layout layout = layout_of(m);
+  Value* k = m.value("k");
+  Value* v = m.value("v");
+  const std::optional<Repeated> k_repeated = k->rank() == 4 ? find_repeated(k, 1) : std::nullopt;
+  const std::optional<Repeated> v_repeated = v->rank() == 4 ? find_repeated(v, 1) : std::nullopt;
+  if (k_repeated && v_repeated && same(k_repeated->heads, v_repeated->heads)) {
+    layout.kv_heads = k_repeated->heads;
+    k = without_repeats(rewriter, *k_repeated);
+    v = without_repeats(rewriter, *v_repeated);
+  }
+  const double cap = factor(m, "capped", "cap");
+  const double scale = factor(m, "scaled", "scale") * cap;
+  Value* q = tokens_first(rewriter, m.value("q"), layout.q_heads);
+  k = tokens_first(rewriter, transposed_b(m.node("scores")) ? k : swap_last(rewriter, k), layout.kv_heads);
+  v = tokens_first(rewriter, transposed_b(m.node("output")) ? swap_last(rewriter, v) : v, layout.kv_heads);
+  const Masking masking = masking_of(m, rewriter, layout);
+  std::vector<Value*> inputs = {q, k, v};
+  if (masking.mask != nullptr) inputs.push_back(masking.mask);
+  Attrs attrs = {{"scale", scale}, {"causal", masking.causal}, {"window", masking.window}};
+  if (m.has("cap")) attrs.set("softcap", cap);
+  rewriter.replace(m.value("output"),
+                   heads_first(rewriter, rewriter.value("flash_attention", inputs, attrs), layout.heads));
 }
 
 }  // namespace
@@ -204,15 +226,19 @@ void register_pattern_sdpa(PatternRegistry& registry) {
   const PatternId times = p.commutative(p.op("scale by mul", {"mul"}, {scores, scale}));
   const PatternId over = p.op("scale by div", {"div"}, {scores, scale});
   const PatternId scaled = p.one_of("scaled", {times, over, scores});
-  const PatternId add = p.commutative(p.op("add mask", {"add"}, {scaled, p.any("mask")}));
+  const PatternId tanh = p.op("tanh", {"tanh"}, {scaled});
+  const PatternId capped = p.commutative(p.op("capped", {"mul"}, {tanh, p.constant("cap")}));
+  const PatternId logits = p.one_of("logits", {capped, scaled});
+  const PatternId add = p.commutative(p.op("add mask", {"add"}, {logits, p.any("mask")}));
   const PatternId add_again = p.commutative(p.op("add second mask", {"add"}, {add, p.any("second mask")}));
-  const PatternId masked = p.one_of("masked", {add_again, add, scaled});
+  const PatternId masked = p.one_of("masked", {add_again, add, logits});
   const PatternId softmax = p.op("softmax", {"softmax"}, {masked});
   p.root(p.op("output", {"matmul"}, {softmax, p.any("v")}));
   p.where("shapes of q, k and v", check_shapes);
   p.where("types of q, k and v", check_types);
   p.where("softmax over keys", check_softmax_axis);
   p.where("scale", check_scale);
+  p.where("softcap", check_cap);
   p.where("mask", check_mask);
   p.rewrite(rewrite);
   registry.add(std::move(p));
