@@ -147,6 +147,11 @@ const std::byte* Constant::row(int64_t index) const {
   return segment.storage->bytes.data() + segment.offset + static_cast<size_t>(source) * row_bytes();
 }
 
+const std::byte* Constant::plain_bytes() const {
+  const bool plain = encoding_ == nullptr && segments_.size() == 1 && segments_[0].row_map == nullptr && !absent();
+  return plain && num_rows() > 0 ? row(0) : nullptr;
+}
+
 void Constant::decode_row(int64_t index, float* out) const {
   decode_f32(dtype_, encoding_, row(index), row_elems(), out);
 }

@@ -55,8 +55,10 @@ class Constant {
   int64_t num_rows() const;
   int64_t row_elems() const;
   size_t row_bytes() const;
-  size_t num_bytes() const;                          // as stored
-  const std::byte* row(int64_t index) const;         // bytes of one row; kFailedPrecondition if absent
+  size_t num_bytes() const;                   // as stored
+  const std::byte* row(int64_t index) const;  // bytes of one row; kFailedPrecondition if absent
+  // All elements where they are plain and lie in one piece, row-major; else (encoded, put together, absent) null.
+  const std::byte* plain_bytes() const;
   void decode_row(int64_t index, float* out) const;  // to f32, exact
   std::vector<float> to_f32() const;                 // whole constant, row-major
   void release_pages() const;                        // after packing

@@ -155,7 +155,7 @@ class Pass {
     for (const Value* input : node.inputs()) inputs.push_back(input == nullptr ? nullptr : tensor(input));
     if (!node.op().reference) return run_decomposition(node, inputs);
 
-    RefCall<T> call{node, {}, {}, sequences_};
+    RefCall<T> call{node, {}, {}, sequences_, bindings_};
     for (const auto& input : inputs) call.inputs.push_back(input.get());
     std::vector<std::shared_ptr<RefTensor<T>>> outputs;
     for (const Value* output : node.outputs()) {

@@ -71,6 +71,7 @@ struct Call {
   std::span<const SequenceStep> sequences;  // the ragged step; empty where the graph has no state
   std::byte* scratch = nullptr;             // Kernel::scratch_bytes, shared by all phases and workers of this node
   std::atomic<bool>* fault = nullptr;       // set by a kernel that could not finish; the executor throws after the walk
+  std::span<const int64_t> dims = {};       // actual values of attr_dims() of the node
 };
 
 // Immutable after construction; run() may be called from several threads at once on disjoint unit ranges.

@@ -65,6 +65,15 @@ std::vector<const OpDef*> OpRegistry::all() const {
   return result;
 }
 
+Shape attr_dims(const Attrs& attrs) {
+  Shape dims;
+  for (const auto& [name, value] : attrs.items()) {
+    const auto* shape = std::get_if<Shape>(&value);
+    if (shape != nullptr) dims.insert(dims.end(), shape->begin(), shape->end());
+  }
+  return dims;
+}
+
 Dim node_bytes(const Node& node) {
   if (node.op().is_view()) return Dim(int64_t{0});
   if (node.op().bytes) return node.op().bytes(node);

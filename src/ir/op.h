@@ -89,6 +89,9 @@ class OpRegistry {
   std::map<std::string, std::unique_ptr<OpDef>, std::less<>> ops_;
 };
 
+// The dims in attributes of kind shape, in order of attribute name: what a kernel gets evaluated as Call::dims.
+Shape attr_dims(const Attrs& attrs);
+
 // Bytes and flops of a node at the plain accounting of docs (views 0; see OpDef::bytes).
 Dim node_bytes(const Node& node);
 Dim node_flops(const Node& node);

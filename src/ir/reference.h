@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/dim.h"
 #include "core/dtype.h"
 
 namespace atb {
@@ -52,6 +53,7 @@ struct RefCall {
   std::vector<const RefTensor<T>*> inputs;  // null for absent optional ones
   std::vector<RefTensor<T>*> outputs;       // dtype, shape and storage are set; state outputs share the input's state
   const std::vector<RefSequence>& sequences;
+  const Bindings& bindings;  // for attributes with symbols
 };
 
 struct ReferenceKernel {

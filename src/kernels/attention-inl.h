@@ -14,6 +14,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/attention_tile-inl.h"
+#include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace atb {
@@ -160,6 +161,17 @@ HWY_INLINE HWY_ATTR VF32 scaled_scores(const float* s, VF32 scale, const float* 
     x = hn::Add(x, hn::Load(d, part));
   }
   return hn::IfThenElse(lanes, x, hn::Set(d, kMinusInfinity));
+}
+
+// Panels that hold `range` of a row of raw scores: scaled, then bounded softly by `softcap`.
+HWY_NOINLINE HWY_ATTR inline void cap_row(float* s, float scale, float softcap, Range range) {
+  const F32 d;
+  const VF32 cap = hn::Set(d, softcap);
+  const int64_t last = (range.end + kKeyPanel - 1) / kKeyPanel * kKeyPanel;
+  for (int64_t at = range.begin / kKeyPanel * kKeyPanel; at < last; at += kLanes) {
+    const VF32 x = hn::Mul(hn::LoadU(d, s + at), hn::Set(d, scale));
+    hn::StoreU(hn::Mul(cap, Tanh(d, hn::Div(x, cap))), d, s + at);
+  }
 }
 
 // Turns one row of raw scores into weights e^(s - max), zero outside `range`; gives max and sum. A sum of 0 means that
@@ -318,7 +330,10 @@ HWY_NOINLINE HWY_ATTR void score_block(const kernels::AttentionTile& tile, const
   for (int r = 0; r < R; ++r) {
     const int row = block.first + r;
     const float* mask = tile.mask[static_cast<size_t>(row)];
-    softmax_row(s + r * kAttentionPartition, tile.scale, mask == nullptr ? nullptr : mask + partition, block.ranges[r],
+    float* row_scores = s + r * kAttentionPartition;
+    const bool capped = tile.softcap > 0;
+    if (capped) cap_row(row_scores, tile.scale, tile.softcap, block.ranges[r]);
+    softmax_row(row_scores, capped ? 1.0f : tile.scale, mask == nullptr ? nullptr : mask + partition, block.ranges[r],
                 work.max + row, work.sum + row);
   }
 }

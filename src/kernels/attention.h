@@ -3,7 +3,8 @@
 // prefill (a tile of query rows walks the partitions).
 //
 // For a query row q, and the visible keys j of one partition in ascending order:
-//   s_j = (chain of fused multiply-adds over d of q_d k_jd) * scale [+ mask_j],   m = max s_j,   p_j = e^(s_j - m),
+//   s_j = (chain of fused multiply-adds over d of q_d k_jd) * scale [-> softcap * tanh(s_j / softcap)] [+ mask_j],
+//   m = max s_j,   p_j = e^(s_j - m),
 //   l = sum p_j (lane by absolute position, lanes added in one fixed order),      a_d = chain over j of p_j v_jd.
 // Partials (m, l, a) of a row are folded from the left in ascending order of partitions; partitions without a visible
 // key are skipped; the result is a_d / l, or 0 if no key was visible. Each of these steps looks at one row alone, so a
@@ -45,6 +46,7 @@ struct AttentionTile {
   int rows = 0;  // at most kAttentionRows
   int64_t head_dim = 0;
   float scale = 1.0f;
+  float softcap = 0.0f;                             // bound of the scaled scores; 0: none
   std::array<const float*, kAttentionRows> q{};     // [head_dim]
   std::array<const float*, kAttentionRows> mask{};  // added to the scores, indexed by absolute key; null: none
   std::array<int64_t, kAttentionRows> begin{};      // visible keys are [begin, end), absolute

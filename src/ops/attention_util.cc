@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention_util.h"
 
+#include <cmath>
 #include <string>
 
 #include "ops/infer_util.h"
@@ -33,6 +34,13 @@ void require_rotary_tables(const InferArgs& args, size_t x, size_t cos) {
   const Dim& head_dim = args.type(x).shape.back();
   if (rotated.lower() > head_dim.upper()) {
     args.fail("cos and sin rotate " + rotated.str() + " of only " + head_dim.str() + " features of a head");
+  }
+}
+
+void require_softcap(const InferArgs& args) {
+  const double softcap = args.attrs.real("softcap");
+  if (!(softcap >= 0) || std::isinf(softcap)) {
+    args.fail("softcap " + std::to_string(softcap) + " must be 0 (none) or positive and finite");
   }
 }
 

@@ -18,6 +18,8 @@ void require_head_groups(const InferArgs& args, const Dim& heads, const Dim& kv_
 // Fails unless cos and sin (inputs cos, cos + 1) are [..., T, R/2] with leading dims those of x [..., T, H, D] (input
 // x), or the last of them, and R <= D.
 void require_rotary_tables(const InferArgs& args, size_t x, size_t cos);
+// Fails unless attribute softcap is 0 (none) or positive and finite.
+void require_softcap(const InferArgs& args);
 // Fails unless the input is a state.
 void require_state(const InferArgs& args, size_t input);
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "ir/kernel.h"
@@ -31,7 +32,7 @@ inline int64_t broadcast_last_stride(const TensorView& view) noexcept {
 }
 
 // `RowLoop` is called as loop(n, out_row, in_rows, in_strides) for each output row of n elements; N operands of type
-// In.
+// In. It may return a bool: false says that the row has no result, and the step fails.
 template <size_t N, class In, class Out, class RowLoop>
 class ElementwiseKernel final : public Kernel {
  public:
@@ -48,15 +49,22 @@ class ElementwiseKernel final : public Kernel {
            std::byte* /*scratch*/) const noexcept override {
     const TensorView& out = call.outputs[0];
     const int64_t n = out.rank == 0 ? 1 : out.dim(-1);
-    std::array<int64_t, N> strides;
+    Strides strides;
     for (size_t k = 0; k < N; ++k) strides[k] = broadcast_last_stride(call.inputs[operands_[k]]);
     for (int64_t row = begin; row < end; ++row) {
-      std::array<const In*, N> rows;
+      Rows rows;
       for (size_t k = 0; k < N; ++k) {
         const TensorView& view = call.inputs[operands_[k]];
         rows[k] = view.as<const In>() + broadcast_row_offset(view, out, row);
       }
-      loop_(n, out.as<Out>() + broadcast_row_offset(out, out, row), rows, strides);
+      Out* result = out.as<Out>() + broadcast_row_offset(out, out, row);
+      if constexpr (std::is_same_v<std::invoke_result_t<RowLoop, int64_t, Out*, Rows, Strides>, bool>) {
+        if (!loop_(n, result, rows, strides) && call.fault != nullptr) {
+          call.fault->store(true, std::memory_order_relaxed);
+        }
+      } else {
+        loop_(n, result, rows, strides);
+      }
     }
   }
 
@@ -64,6 +72,9 @@ class ElementwiseKernel final : public Kernel {
   std::string variant(const Call& /*call*/) const override { return variant_; }
 
  private:
+  using Rows = std::array<const In*, N>;
+  using Strides = std::array<int64_t, N>;
+
   std::string variant_;
   std::array<size_t, N> operands_;
   RowLoop loop_;
@@ -72,6 +83,40 @@ class ElementwiseKernel final : public Kernel {
 template <size_t N, class In, class Out, class RowLoop>
 std::unique_ptr<Kernel> make_elementwise_kernel(std::string variant, std::array<size_t, N> operands, RowLoop loop) {
   return std::make_unique<ElementwiseKernel<N, In, Out, RowLoop>>(std::move(variant), operands, std::move(loop));
+}
+
+// out = function(x).
+template <class In, class Out, class Function>
+std::unique_ptr<Kernel> make_unary_kernel(std::string variant, Function function) {
+  return make_elementwise_kernel<1, In, Out>(
+      std::move(variant), {0},
+      [function](int64_t n, Out* out, const std::array<const In*, 1>& in, const std::array<int64_t, 1>& stride) {
+        const In* x = in[0];
+        if (stride[0] == 1) {
+          for (int64_t i = 0; i < n; ++i) out[i] = function(x[i]);
+        } else {
+          for (int64_t i = 0; i < n; ++i) out[i] = function(x[i * stride[0]]);
+        }
+      });
+}
+
+// out = function(a, b).
+template <class In, class Out, class Function>
+std::unique_ptr<Kernel> make_binary_kernel(std::string variant, Function function) {
+  return make_elementwise_kernel<2, In, Out>(
+      std::move(variant), {0, 1},
+      [function](int64_t n, Out* out, const std::array<const In*, 2>& in, const std::array<int64_t, 2>& stride) {
+        const In* a = in[0];
+        const In* b = in[1];
+        if (stride[0] == 1 && stride[1] == 1) {
+          for (int64_t i = 0; i < n; ++i) out[i] = function(a[i], b[i]);
+        } else if (stride[0] == 1 && stride[1] == 0) {
+          const In scalar = *b;
+          for (int64_t i = 0; i < n; ++i) out[i] = function(a[i], scalar);
+        } else {
+          for (int64_t i = 0; i < n; ++i) out[i] = function(a[i * stride[0]], b[i * stride[1]]);
+        }
+      });
 }
 
 }  // namespace atb

@@ -37,6 +37,7 @@ std::vector<Type> infer_flash_attention(const InferArgs& args) {
   require_equal(args, q[0], k[0], "batches of q and k");
   require_equal(args, q[3], k[3], "head sizes of q and k");
   require_head_groups(args, q[2], k[2]);
+  require_softcap(args);
   if (args.attrs.integer("window") < 0) args.fail("window must be 0 (none) or the number of visible keys");
   if (args.has(3)) check_mask(args);
   return {args.type(0)};
@@ -83,6 +84,9 @@ std::vector<Value*> decompose_flash_attention(Builder& b, std::span<Value* const
   Value* queries = b.transpose(b.reshape(inputs[0], {batch, tokens, kv_heads, group, head_dim}), {0, 2, 3, 1, 4});
   Value* scores = b("matmul", {queries, keys_first(inputs[1])}, {{"transpose_b", true}});  // [B, KV, G, T, S]
   scores = b("mul", {scores, b.scalar(attrs.real("scale"))});
+  if (const double softcap = attrs.real("softcap"); softcap > 0) {
+    scores = b("mul", {b("tanh", {b("div", {scores, b.scalar(softcap)})}), b.scalar(softcap)});
+  }
   if (inputs.size() > 3 && inputs[3] != nullptr) {
     Value* mask = inputs[3];
     const Shape& shape = mask->shape();
@@ -108,13 +112,16 @@ void register_op_flash_attention(OpRegistry& registry) {
   op.doc =
       "softmax(q k^T * scale + mask) v for q [B, T, H, D], k and v [B, S, KV, D]; query head h reads kv head h / (H / "
       "KV). "
-      "mask is added and broadcasts to [B, H, T, S]. Query t stands at key position t + S - T: causal hides the keys "
+      "With a softcap the scaled scores s become softcap * tanh(s / softcap) before the mask (Gemma Team 2024, "
+      "arXiv:2408.00118). mask is added and broadcasts to [B, H, T, S]. Query t stands at key position t + S - T: "
+      "causal hides the keys "
       "beyond "
       "it, a window those at or before its position minus the window. A row without a visible key gives 0. Dao et al. "
       "2022, "
       "arXiv:2205.14135.";
   op.inputs = {{"q"}, {"k"}, {"v"}, {"mask", true}};
   op.attrs = {{"scale", AttrKind::kReal, 1.0, true, "factor of the scores"},
+              {"softcap", AttrKind::kReal, 0.0, false, "soft bound of the scaled scores; 0: none"},
               {"causal", AttrKind::kBool, false, false, "hide later keys"},
               {"window", AttrKind::kInt, int64_t{0}, false, "visible keys up to the query's own; 0: all"}};
   op.fused = true;

@@ -35,6 +35,7 @@ class FlashAttentionKernel final : public Kernel {
  public:
   FlashAttentionKernel(const Attrs& attrs, bool masked, std::shared_ptr<const float> constant_mask)
       : scale_(static_cast<float>(attrs.real("scale"))),
+        softcap_(static_cast<float>(attrs.real("softcap"))),
         causal_(attrs.flag("causal")),
         window_(attrs.integer("window")),
         masked_(masked),
@@ -126,6 +127,7 @@ class FlashAttentionKernel final : public Kernel {
     tile.rows = static_cast<int>(std::min<int64_t>(kAttentionRows, n.tokens * n.group() - first));
     tile.head_dim = n.head_dim;
     tile.scale = scale_;
+    tile.softcap = softcap_;
     for (int64_t i = 0; i < tile.rows; ++i) {
       const size_t at = static_cast<size_t>(i);
       const int64_t token = (first + i) / n.group();
@@ -167,6 +169,7 @@ class FlashAttentionKernel final : public Kernel {
   }
 
   float scale_;
+  float softcap_;
   bool causal_;
   int64_t window_;
   bool masked_;

@@ -17,6 +17,7 @@ std::vector<Type> infer_flash_attention_kv(const InferArgs& args) {
   require_state(args, 1);
   require_head_groups(args, args.type(0).shape[1], Dim(args.attrs.integer("kv_heads")));
   if (!args.attrs.flag("causal")) args.fail("causal must be true: later tokens are not in the cache");
+  require_softcap(args);
   if (args.attrs.integer("window") < 0) args.fail("window must be 0 (none) or the number of visible keys");
   return {args.type(0)};
 }
@@ -24,7 +25,7 @@ std::vector<Type> infer_flash_attention_kv(const InferArgs& args) {
 // The result of one query row: keys [begin, end) of kv head `kv_head`.
 template <class T>
 void attend_row(const T* q, const typename RefKvState<T>::Entry& entry, int64_t kv_heads, int64_t kv_head,
-                int64_t head_dim, int64_t begin, int64_t end, T scale, T* out) {
+                int64_t head_dim, int64_t begin, int64_t end, T scale, T softcap, T* out) {
   const auto at = [&](int64_t key, int64_t d) {
     return static_cast<size_t>((key * kv_heads + kv_head) * head_dim + d);
   };
@@ -33,8 +34,10 @@ void attend_row(const T* q, const typename RefKvState<T>::Entry& entry, int64_t 
   for (int64_t key = begin; key < end; ++key) {
     T score = 0;
     for (int64_t d = 0; d < head_dim; ++d) score += q[d] * entry.k[at(key, d)];
-    weight[static_cast<size_t>(key - begin)] = score * scale;
-    largest = std::max(largest, score * scale);
+    score *= scale;
+    if (softcap > 0) score = softcap * std::tanh(score / softcap);
+    weight[static_cast<size_t>(key - begin)] = score;
+    largest = std::max(largest, score);
   }
   T sum = 0;
   for (T& w : weight) sum += w = std::exp(w - largest);
@@ -62,7 +65,8 @@ void flash_attention_kv_reference(RefCall<T>& call) {
       for (int64_t head = 0; head < heads; ++head) {
         const int64_t at = ((sequence.row_begin + row) * heads + head) * head_dim;
         attend_row(q.f.data() + at, entry, kv_heads, head / (heads / kv_heads), head_dim, begin, end,
-                   static_cast<T>(attrs.real("scale")), call.outputs[0]->f.data() + at);
+                   static_cast<T>(attrs.real("scale")), static_cast<T>(attrs.real("softcap")),
+                   call.outputs[0]->f.data() + at);
       }
     }
   }
@@ -85,10 +89,13 @@ void register_op_flash_attention_kv(OpRegistry& registry) {
       "softmax(q K^T * scale) V over the cached keys and values in slot `slot`, for q [T, H, D]. A row at position p "
       "of its "
       "sequence sees that sequence's keys <= p, and > p - window if there is a window; query head h reads kv head "
-      "h / (H / kv_heads). Counts K and V of T tokens as read. Dao et al. 2022, arXiv:2205.14135.";
+      "h / (H / kv_heads). "
+      "With a softcap the scaled scores s become softcap * tanh(s / softcap). Counts K and V of T tokens as read. Dao "
+      "et al. 2022, arXiv:2205.14135.";
   op.inputs = {{"q"}, {"kv"}};
   op.attrs = {{"slot", AttrKind::kInt, int64_t{0}, true, "which of the cache's layers"},
               {"scale", AttrKind::kReal, 1.0, true, "factor of the scores"},
+              {"softcap", AttrKind::kReal, 0.0, false, "soft bound of the scaled scores; 0: none"},
               {"causal", AttrKind::kBool, true, false, "always true"},
               {"window", AttrKind::kInt, int64_t{0}, false, "visible keys up to the row's own; 0: all"},
               {"kv_heads", AttrKind::kInt, int64_t{0}, true, "heads of the cached keys and values"}};

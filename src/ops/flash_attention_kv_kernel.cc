@@ -34,6 +34,7 @@ class FlashAttentionKvKernel final : public Kernel {
       : layout_(layout),
         slot_(attrs.integer("slot")),
         scale_(static_cast<float>(attrs.real("scale"))),
+        softcap_(static_cast<float>(attrs.real("softcap"))),
         window_(attrs.integer("window")),
         heads_(heads),
         group_(heads / layout.kv_heads),
@@ -147,6 +148,7 @@ class FlashAttentionKvKernel final : public Kernel {
     tile.rows = static_cast<int>(rows);
     tile.head_dim = layout_.head_dim;
     tile.scale = scale_;
+    tile.softcap = softcap_;
     int64_t token = first / group_;
     int64_t member = first % group_;
     for (int64_t i = 0; i < rows; ++i) {
@@ -290,6 +292,7 @@ class FlashAttentionKvKernel final : public Kernel {
   KvLayout layout_;
   int64_t slot_;
   float scale_;
+  float softcap_;
   int64_t window_;
   int64_t heads_;
   int64_t group_;

@@ -14,6 +14,21 @@ std::string input_label(const InferArgs& args, size_t input) {
          args.type(input).str() + ")";
 }
 
+// Of two integer dtypes the result has that of the higher rank.
+int integer_rank(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return 0;
+    case DType::kU8:
+    case DType::kI8:
+      return 1;
+    case DType::kI32:
+      return 2;
+    default:
+      return 3;
+  }
+}
+
 Dim broadcast_extent(const InferArgs& args, const Dim& a, const Dim& b) {
   if (a == Dim(1)) return b;
   if (b == Dim(1) || equal(a, b) == Tri::kYes) return a;
@@ -67,7 +82,35 @@ DType result_dtype(const InferArgs& args) {
   for (const Value* input : args.inputs) {
     if (input != nullptr && is_float(input->type().dtype)) return input->type().dtype;
   }
-  return args.type(0).dtype;
+  DType widest = args.type(0).dtype;
+  for (const Value* input : args.inputs) {
+    if (input != nullptr && integer_rank(input->type().dtype) > integer_rank(widest)) widest = input->type().dtype;
+  }
+  return widest;
+}
+
+void require_no_state(const InferArgs& args) {
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    if (args.has(i) && args.type(i).dtype == DType::kState) args.fail(input_label(args, i) + " is a state, no tensor");
+  }
+}
+
+void require_same_kind(const InferArgs& args, size_t a, size_t b) {
+  if (is_float(args.type(a).dtype) != is_float(args.type(b).dtype)) {
+    args.fail(input_label(args, a) + " and " + input_label(args, b) + " differ in kind: cast one of them");
+  }
+}
+
+void require_bool(const InferArgs& args, size_t input) {
+  if (args.type(input).dtype != DType::kBool) args.fail(input_label(args, input) + " must be bool");
+}
+
+size_t require_axis(const InferArgs& args, int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) {
+    args.fail("axis " + std::to_string(axis) + " is not in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
+              ") of " + input_label(args, 0));
+  }
+  return axis_index(axis, static_cast<size_t>(rank));
 }
 
 Shape leading(const Shape& shape, size_t count) {

@@ -20,7 +20,22 @@ void require_equal(const InferArgs& args, const Dim& a, const Dim& b, const char
 // Input `input` is a vector [extent].
 void require_vector(const InferArgs& args, size_t input, const Dim& extent, const char* what);
 
-// dtype of the first float input; of the first input where none is float.
+void require_no_state(const InferArgs& args);  // all inputs are tensors
+void require_bool(const InferArgs& args, size_t input);
+// Both are floats, or both integers or bools.
+void require_same_kind(const InferArgs& args, size_t a, size_t b);
+// `axis`, which may count from the end, as an index into `rank` axes of input 0.
+size_t require_axis(const InferArgs& args, int64_t axis, int rank);
+
+// `axis` as an index, and attribute "axis" of a node, whose input 0 has been checked to have it.
+inline size_t axis_index(int64_t axis, size_t rank) {
+  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(rank) : axis);
+}
+inline size_t axis_of(const Node& node) {
+  return axis_index(node.attrs().integer("axis"), node.input(0)->shape().size());
+}
+
+// dtype of the first float input; where none is float, the widest of the integers (bool, i8, i32, i64).
 DType result_dtype(const InferArgs& args);
 
 // Shape of all axes but the last `count`.

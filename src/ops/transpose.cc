@@ -23,25 +23,6 @@ std::vector<Type> infer_transpose(const InferArgs& args) {
   return {{args.type(0).dtype, std::move(shape)}};
 }
 
-// Reads x with permuted strides.
-template <class Element>
-void permute(const std::vector<Element>& x, const std::vector<int64_t>& x_shape, const std::vector<int64_t>& perm,
-             std::vector<Element>& out) {
-  const size_t rank = perm.size();
-  std::vector<int64_t> dense(rank, 1);
-  for (size_t i = rank; i-- > 1;) dense[i - 1] = dense[i] * x_shape[i];
-  std::vector<int64_t> index(rank, 0);
-  for (Element& value : out) {
-    int64_t at = 0;
-    for (size_t i = 0; i < rank; ++i) at += index[i] * dense[static_cast<size_t>(perm[i])];
-    value = x[static_cast<size_t>(at)];
-    for (size_t i = rank; i-- > 0;) {
-      if (++index[i] < x_shape[static_cast<size_t>(perm[i])]) break;
-      index[i] = 0;
-    }
-  }
-}
-
 }  // namespace
 
 void register_op_transpose(OpRegistry& registry) {
@@ -54,8 +35,10 @@ void register_op_transpose(OpRegistry& registry) {
   op.infer = infer_transpose;
   op.reference = reference_kernel([](auto& call) {
     const auto& perm = call.node.attrs().template get<std::vector<int64_t>>("perm");
-    permute(call.inputs[0]->f, call.inputs[0]->shape, perm, call.outputs[0]->f);
-    permute(call.inputs[0]->i, call.inputs[0]->shape, perm, call.outputs[0]->i);
+    const std::vector<int64_t> dense = dense_strides(call.inputs[0]->shape);
+    std::vector<int64_t> strides;
+    for (const int64_t axis : perm) strides.push_back(dense[static_cast<size_t>(axis)]);
+    reference_gather(*call.inputs[0], *call.outputs[0], 0, strides);
   });
   registry.add(std::move(op));
 }

@@ -26,6 +26,8 @@ bool foldable(const Node& node) {
            (value->is_constant() && !value->constant()->absent() && value->constant()->encoding() == nullptr);
   };
   if (!std::all_of(node.inputs().begin(), node.inputs().end(), plain)) return false;
+  const Shape dims = attr_dims(node.attrs());
+  if (!std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is_constant(); })) return false;
   return std::all_of(node.outputs().begin(), node.outputs().end(),
                      [](const Value* value) { return small(value->type()); });
 }

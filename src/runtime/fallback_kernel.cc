@@ -111,23 +111,15 @@ void scatter(const RefTensor<float>& tensor, const TensorView& view) {
   });
 }
 
-// Interprets a graph of the one node, so that operators without a reference kernel run their decomposition.
+// Interprets a graph of the one node, so that operators without a reference kernel run their decomposition. The graph
+// is made anew for each call, of its actual extents: a node's own shapes need not tell what its symbols are.
 class FallbackKernel final : public Kernel {
  public:
-  explicit FallbackKernel(const Node& node) : op_name_(node.op_name()), graph_(node.op_name()) {
-    std::vector<Value*> inputs;
-    for (size_t i = 0; i < node.inputs().size(); ++i) {
-      const Value* input = node.inputs()[i];
-      if (input == nullptr) {
-        inputs.push_back(nullptr);
-      } else if (input->is_constant()) {
-        inputs.push_back(graph_.add_constant(input->constant()));
-      } else {
-        inputs.push_back(graph_.add_input(input_name(i), input->type()));
-      }
+  explicit FallbackKernel(const Node& node) : op_(node.op()), attrs_(node.attrs()) {
+    for (const Value* input : node.inputs()) {
+      inputs_.push_back(input != nullptr && input->is_constant() ? input->constant() : nullptr);
+      present_.push_back(input != nullptr);
     }
-    Node* copy = graph_.add_node(node.op(), std::move(inputs), node.attrs(), node.name());
-    graph_.set_outputs(copy->outputs());
   }
 
   int64_t units(const Call&, int) const noexcept override { return 1; }
@@ -141,11 +133,10 @@ class FallbackKernel final : public Kernel {
   void run(const Call& call, int, int64_t begin, int64_t end, std::byte*) const noexcept override {
     if (begin >= end) return;
     try {
+      Graph graph(op_.name);
       std::map<std::string, RefTensor<float>> inputs;
-      for (size_t i = 0; i < call.inputs.size(); ++i) {
-        if (graph_.find_input(input_name(i)) != nullptr) inputs.emplace(input_name(i), gather(call.inputs[i]));
-      }
-      const std::vector<RefTensor<float>> outputs = interpret<float>(graph_, inputs);
+      graph.set_outputs(add_node(graph, call, inputs).outputs());
+      const std::vector<RefTensor<float>> outputs = interpret<float>(graph, inputs);
       for (size_t i = 0; i < outputs.size(); ++i) scatter(outputs[i], call.outputs[i]);
     } catch (const std::exception&) {
       if (call.fault != nullptr) call.fault->store(true);
@@ -153,13 +144,42 @@ class FallbackKernel final : public Kernel {
   }
 
   bool takes_any_strides() const override { return true; }
-  std::string variant(const Call&) const override { return op_name_ + "/definition"; }
+  std::string variant(const Call&) const override { return op_.name + "/definition"; }
 
  private:
-  static std::string input_name(size_t index) { return "in" + std::to_string(index); }
+  const Node& add_node(Graph& graph, const Call& call, std::map<std::string, RefTensor<float>>& inputs) const {
+    std::vector<Value*> values;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!present_[i]) {
+        values.push_back(nullptr);
+      } else if (inputs_[i] != nullptr) {
+        values.push_back(graph.add_constant(inputs_[i]));
+      } else {
+        const std::string name = "in" + std::to_string(i);
+        const RefTensor<float>& tensor = inputs.emplace(name, gather(call.inputs[i])).first->second;
+        values.push_back(graph.add_input(name, {tensor.dtype, Shape(tensor.shape.begin(), tensor.shape.end())}));
+      }
+    }
+    return *graph.add_node(op_, std::move(values), actual_attrs(call));
+  }
 
-  std::string op_name_;
-  Graph graph_;
+  Attrs actual_attrs(const Call& call) const {
+    Attrs attrs = attrs_;
+    size_t next = 0;
+    for (const auto& [name, value] : attrs_.items()) {
+      const auto* shape = std::get_if<Shape>(&value);
+      if (shape == nullptr) continue;
+      const auto first = call.dims.begin() + static_cast<std::ptrdiff_t>(next);
+      next += shape->size();
+      attrs.set(name, Shape(first, first + static_cast<std::ptrdiff_t>(shape->size())));
+    }
+    return attrs;
+  }
+
+  const OpDef& op_;
+  Attrs attrs_;
+  std::vector<ConstantRef> inputs_;  // null where the input is no constant
+  std::vector<bool> present_;
 };
 
 }  // namespace

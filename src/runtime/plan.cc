@@ -7,22 +7,16 @@
 #include "ir/op.h"
 
 namespace atb {
-namespace {
-
-// Constants that kernels may read as they are: plain elements in one piece.
-const std::byte* constant_bytes(const Constant& constant) {
-  const bool in_one_piece = !constant.absent() && constant.encoding() == nullptr && constant.segments().size() == 1 &&
-                            constant.segments()[0].row_map == nullptr && constant.num_rows() > 0;
-  return in_one_piece ? constant.row(0) : nullptr;
-}
-
-}  // namespace
 
 Plan::Plan(const Program& program, Bindings largest) : program_(program), largest_(std::move(largest)) {
   const BufferPlan buffers = assign_buffers(program.graph(), program.schedule(), largest_);
   arena_bytes_ = static_cast<size_t>(buffers.arena_bytes);
   lower_bound_bytes_ = static_cast<size_t>(buffers.lower_bound_bytes);
   add_slots(buffers);
+  for (const Program::Item& item : program.items()) {
+    std::vector<int>& dims = attr_dims_.emplace_back();
+    for (const Dim& dim : attr_dims(item.node->attrs())) dims.push_back(intern(dim));
+  }
 }
 
 int Plan::intern(const Dim& dim) {
@@ -75,7 +69,7 @@ TensorView Plan::view_of(const Slot& slot, const std::vector<int64_t>& dims, con
       return TensorView::dense(arena + slot.where, dtype, shape);
     case Place::kConstant:
       // Kernels only read constants; views are writable in type alone.
-      return TensorView::dense(const_cast<std::byte*>(constant_bytes(*slot.value->constant())), dtype, shape);
+      return TensorView::dense(const_cast<std::byte*>(slot.value->constant()->plain_bytes()), dtype, shape);
     case Place::kNone:
       return TensorView::dense(nullptr, dtype, shape);
     case Place::kAlias:
@@ -170,8 +164,10 @@ Frame Plan::frame_of(const std::vector<int64_t>& dims, const std::vector<TensorV
     Frame::Item& item = frame.items[i];
     for (const Value* input : program_.items()[i].node->inputs()) item.inputs.push_back(view(input));
     for (const Value* output : program_.items()[i].node->outputs()) item.outputs.push_back(view(output));
+    for (const int index : attr_dims_[i]) item.dims.push_back(dims[static_cast<size_t>(index)]);
     item.call.inputs = item.inputs;
     item.call.outputs = item.outputs;
+    item.call.dims = item.dims;
   }
   for (const Value* output : program_.graph().outputs()) frame.results.push_back(view(output));
   return frame;

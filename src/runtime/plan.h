@@ -19,7 +19,8 @@ struct Frame {
   struct Item {
     std::vector<TensorView> inputs;
     std::vector<TensorView> outputs;
-    Call call;  // spans over the two above; scratch and sequences are filled by the executor
+    std::vector<int64_t> dims;
+    Call call;  // spans over the three above; scratch and sequences are filled by the executor
   };
   std::vector<Item> items;          // parallel to Program::items()
   std::vector<TensorView> results;  // graph outputs; those of type state have no data
@@ -73,6 +74,7 @@ class Plan {
   Bindings largest_;
   std::vector<Dim> dims_;  // distinct extents of the graph
   std::vector<Slot> slots_;
+  std::vector<std::vector<int>> attr_dims_;  // of each item, as Slot::dims
   std::unordered_map<const Value*, int> slot_index_;
   size_t arena_bytes_ = 0;
   size_t lower_bound_bytes_ = 0;

@@ -24,18 +24,54 @@ Operand random_integers(std::vector<int64_t> shape, int64_t below, DType dtype =
   return integers(std::move(shape), std::move(values), dtype);
 }
 
-// Every operator with a kernel or a reference, but for views, iota (no input) and those with state (tested below).
-std::vector<OpCase> cases() {
-  std::vector<OpCase> list;
-  for (const char* op : {"add", "sub", "mul", "div", "less_equal"}) {
+// Functions of one and two operands, comparisons, connectives, cast.
+void add_elementwise_cases(std::vector<OpCase>& list) {
+  for (const char* op : {"neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tanh", "sigmoid",
+                         "erf", "silu", "relu", "gelu"}) {
+    list.push_back({.op = op, .inputs = {random_tensor({3, 5, 33}, 1)}});
+  }
+  for (const char* op : {"add", "sub", "mul", "div", "less_equal", "less", "equal", "pow", "maximum", "minimum",
+                         "floor_divide", "remainder"}) {
     list.push_back({.op = op, .inputs = {random_tensor({3, 5, 33}, 1), random_tensor({3, 5, 33}, 2)}});
     list.push_back({.op = op, .inputs = {random_tensor({3, 5, 33}, 1), random_tensor({5, 1}, 2)}});
   }
   list.push_back({.op = "add", .inputs = {random_integers({4, 9}, 50), random_integers({4, 9}, 30)}});
+  for (const char* op : {"logical_and", "logical_or"}) {
+    list.push_back(
+        {.op = op, .inputs = {random_integers({3, 5, 7}, 2, DType::kBool), random_integers({5, 7}, 2, DType::kBool)}});
+  }
+  list.push_back({.op = "logical_not", .inputs = {random_integers({3, 5, 7}, 2, DType::kBool)}});
+  list.push_back({.op = "cast", .inputs = {random_tensor({3, 5, 33}, 1)}, .attrs = {{"dtype", std::string("bf16")}}});
   list.push_back(
       {.op = "where",
        .inputs = {random_integers({3, 5, 7}, 2, DType::kBool), random_tensor({5, 7}, 1), random_tensor({3, 5, 7}, 2)}});
-  for (const char* op : {"silu", "relu", "gelu"}) list.push_back({.op = op, .inputs = {random_tensor({3, 5, 33}, 1)}});
+}
+
+// Copies and reductions.
+void add_shape_cases(std::vector<OpCase>& list) {
+  for (const int64_t axis : {0, 1, 2}) {
+    const Operand x = random_tensor({3, 5, 7}, 1);
+    list.push_back({.op = "concat", .inputs = {x, random_tensor({3, 5, 7}, 2)}, .attrs = {{"axis", axis}}});
+    list.push_back({.op = "slice",
+                    .inputs = {x},
+                    .attrs = {{"axis", axis}, {"bounds", Shape{Dim(1), Dim(3)}}, {"step", int64_t{1 + axis}}}});
+    list.push_back({.op = "cumsum", .inputs = {x}, .attrs = {{"axis", axis}}});
+    for (const char* op : {"sum", "mean", "max"}) {
+      list.push_back({.op = op, .inputs = {x}, .attrs = {{"axes", std::vector<int64_t>{axis}}}});
+    }
+  }
+  list.push_back({.op = "broadcast",
+                  .inputs = {random_tensor({5, 1, 7}, 1)},
+                  .attrs = {{"shape", Shape{Dim(2), Dim(5), Dim(3), Dim(7)}}}});
+  list.push_back(
+      {.op = "take", .inputs = {random_tensor({4, 6, 9}, 1), random_integers({3, 1}, 4), random_integers({3, 5}, 6)}});
+}
+
+// Every operator with a kernel or a reference, but for views, iota (no input) and those with state (tested below).
+std::vector<OpCase> cases() {
+  std::vector<OpCase> list;
+  add_elementwise_cases(list);
+  add_shape_cases(list);
   list.push_back({.op = "softmax", .inputs = {random_tensor({3, 5, 33}, 1)}});
   list.push_back({.op = "embedding", .inputs = {random_integers({3, 5}, 11), weight({11, 9}, random_values(99, 2))}});
   list.push_back(

@@ -20,6 +20,7 @@ struct AttentionConfig {
   int64_t window = 0;
   int64_t block_tokens = 32;
   double scale = 0.25;
+  double softcap = 0;
 };
 
 // Queries, keys and values of one sequence: [tokens][heads or kv_heads][head_dim].
@@ -81,9 +82,12 @@ class AttentionRig {
     Value* kv = graph_.add_input("kv", {DType::kState, {}});
     Builder b(graph_);
     Node* append = b.node("kv_append", {k, v, kv}, {{"slot", kSlot}});
-    Node* attend =
-        b.node("flash_attention_kv", {q, append->output()},
-               {{"slot", kSlot}, {"scale", config.scale}, {"window", config.window}, {"kv_heads", config.kv_heads}});
+    Node* attend = b.node("flash_attention_kv", {q, append->output()},
+                          {{"slot", kSlot},
+                           {"scale", config.scale},
+                           {"softcap", config.softcap},
+                           {"window", config.window},
+                           {"kv_heads", config.kv_heads}});
     graph_.set_outputs({attend->output(), append->output()}, {"out", "kv_out"});
     append_ = append->op().make_cpu_kernel({*append, store_, Precision::kExact, &layout_});
     attend_ = attend->op().make_cpu_kernel({*attend, store_, Precision::kExact, &layout_});

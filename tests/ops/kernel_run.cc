@@ -5,25 +5,29 @@
 #include <atomic>
 #include <cstring>
 
+#include "ir/op.h"
 #include "ops/kv_fixture.h"
 
 namespace atb::testing {
 namespace {
 
 template <class To>
-void store_as(const std::vector<int64_t>& from, std::byte* to) {
+constexpr auto kAsIs = [](auto value) { return static_cast<To>(value); };
+
+template <class To, class From, class Convert = decltype(kAsIs<To>)>
+void store_as(const std::vector<From>& from, std::byte* to, Convert convert = kAsIs<To>) {
   for (size_t i = 0; i < from.size(); ++i) {
-    const To value = static_cast<To>(from[i]);
+    const To value = convert(from[i]);
     std::memcpy(to + i * sizeof(To), &value, sizeof(To));
   }
 }
 
-template <class From>
-void load_as(const std::byte* from, std::vector<int64_t>& to) {
+template <class From, class To, class Convert = decltype(kAsIs<To>)>
+void load_as(const std::byte* from, std::vector<To>& to, Convert convert = kAsIs<To>) {
   for (size_t i = 0; i < to.size(); ++i) {
     From value;
     std::memcpy(&value, from + i * sizeof(From), sizeof(From));
-    to[i] = static_cast<int64_t>(value);
+    to[i] = convert(value);
   }
 }
 
@@ -36,6 +40,16 @@ void store(const RefTensor<float>& tensor, std::byte* to) {
     case DType::kF32:
       if (!tensor.f.empty()) std::memcpy(to, tensor.f.data(), tensor.f.size() * sizeof(float));
       return;
+    case DType::kF64:
+      return store_as<double>(tensor.f, to);
+    case DType::kF16:
+      return store_as<uint16_t>(tensor.f, to, f32_to_f16);
+    case DType::kBF16:
+      return store_as<uint16_t>(tensor.f, to, f32_to_bf16);
+    case DType::kI8:
+      return store_as<int8_t>(tensor.i, to);
+    case DType::kU8:
+      return store_as<uint8_t>(tensor.i, to);
     case DType::kI32:
       return store_as<int32_t>(tensor.i, to);
     case DType::kI64:
@@ -54,6 +68,16 @@ void load(const std::byte* from, RefTensor<float>& tensor) {
     case DType::kF32:
       if (size > 0) std::memcpy(tensor.f.data(), from, size * sizeof(float));
       return;
+    case DType::kF64:
+      return load_as<double>(from, tensor.f);
+    case DType::kF16:
+      return load_as<uint16_t>(from, tensor.f, f16_to_f32);
+    case DType::kBF16:
+      return load_as<uint16_t>(from, tensor.f, bf16_to_f32);
+    case DType::kI8:
+      return load_as<int8_t>(from, tensor.i);
+    case DType::kU8:
+      return load_as<uint8_t>(from, tensor.i);
     case DType::kI32:
       return load_as<int32_t>(from, tensor.i);
     case DType::kI64:
@@ -67,10 +91,7 @@ void load(const std::byte* from, RefTensor<float>& tensor) {
 
 TensorView constant_view(const Constant& handle) {
   TensorView view = TensorView::dense(nullptr, handle.dtype(), handle.shape());
-  const bool one_piece = handle.encoding() == nullptr && handle.segments().size() == 1 &&
-                         handle.segments()[0].row_map == nullptr && handle.num_bytes() > 0;
-  // Kernels only read their inputs.
-  if (one_piece) view.data = const_cast<std::byte*>(handle.row(0));
+  view.data = const_cast<std::byte*>(handle.plain_bytes());  // kernels only read their inputs
   return view;
 }
 
@@ -177,7 +198,8 @@ bool KernelRun::bind_outputs(const RunWay& way, Memory& memory) const {
 void KernelRun::run_phases(const RunWay& way, Memory& memory) {
   const std::vector<SequenceStep> steps = test_.cache != nullptr ? test_.cache->steps() : test_.sequences;
   std::atomic<bool> flag = false;
-  Call call{memory.inputs, memory.outputs, steps, nullptr, &flag};
+  const std::vector<int64_t> dims = eval(attr_dims(node_.attrs()), {});
+  Call call{memory.inputs, memory.outputs, steps, nullptr, &flag, dims};
   GuardedBuffer scratch(kernel_.scratch_bytes(call));
   call.scratch = scratch.data();
   const int threads = way.team == nullptr ? 1 : way.team->size();

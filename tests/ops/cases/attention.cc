@@ -36,6 +36,12 @@ OpCase flash(const FlashShape& s, bool causal, int64_t window, bool mask) {
   return test;
 }
 
+// Scores of up to about 8 are bent by a cap of 5.
+OpCase capped(OpCase test) {
+  test.attrs.set("softcap", 5.0);
+  return test;
+}
+
 // Adds a case named op + "/" + prefix + form.
 struct Adder {
   CaseRegistry& registry;
@@ -69,6 +75,9 @@ void register_flash(CaseRegistry& registry) {
   });
   add("window/tokens", {1, 3, 17, 64, 140}, [](int64_t n) { return flash({1, n, 2, 2, n + 5, 16}, true, 20, false); });
   add("mask/keys", {1, 5, 16, 31, 130}, [](int64_t n) { return flash({2, 6, 4, 2, n, 16}, false, 0, true); });
+  add("softcap/keys", {1, 5, 16, 31, 130}, [](int64_t n) {
+    return capped(flash({2, 6, 4, 2, n, 16}, false, 0, true));
+  });
 }
 
 OpCase attend(const KvLayout& layout, std::vector<CachePart> parts, int64_t heads, int64_t window) {
@@ -106,6 +115,9 @@ void register_attend(CaseRegistry& registry, DType dtype) {
       attend_calls(dtype));
   add("past", {0, 1, 15, 16, 127, 128, 129, 270}, [dtype](int64_t n) {
     return attend({dtype, 1, 1, 16, 16}, {{n, 1}, {n, 20}}, 4, 0);
+  });
+  add("softcap", {0, 1, 15, 16, 127, 128, 129, 270}, [dtype](int64_t n) {
+    return capped(attend({dtype, 1, 1, 16, 16}, {{n, 1}, {n, 20}}, 4, 0));
   });
   add("window", {1, 15, 16, 130, 300}, [dtype](int64_t n) {
     return attend({dtype, 1, 2, 16, 32}, {{290, 1}, {120, 30}}, 2, n);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,25 @@ inline std::vector<int64_t> counting(int64_t n, int64_t first = 0) {
   std::vector<int64_t> values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<int64_t>(i);
   return values;
+}
+
+// Away from zero: a divisor.
+inline Operand positive(std::vector<int64_t> shape, uint32_t seed) {
+  Operand operand = random_activation(std::move(shape), seed);
+  for (float& value : operand.tensor->f) value = std::abs(value) + 0.5f;
+  return operand;
+}
+
+inline Operand some_integers(std::vector<int64_t> shape, int64_t step, DType dtype = DType::kI32) {
+  std::vector<int64_t> values = counting(count_of(shape));
+  for (int64_t& value : values) value = value * step % 97 - 40;
+  return integers(std::move(shape), std::move(values), dtype);
+}
+
+inline Operand flags(std::vector<int64_t> shape) {
+  std::vector<int64_t> values = counting(count_of(shape));
+  for (int64_t& value : values) value = value * 7 % 3 == 0 ? 1 : 0;
+  return integers(std::move(shape), std::move(values), DType::kBool);
 }
 
 }  // namespace atb::testing

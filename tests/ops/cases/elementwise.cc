@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of add, sub, mul, div, less_equal, where, iota and the activations.
+// Cases of add, sub, mul, div, where, iota and the activations.
 #include <cmath>
 
 #include "ops/cases/case_util.h"
@@ -10,25 +10,6 @@ namespace {
 using namespace testing;
 
 constexpr const char* kRounding = "one rounding to f32";
-
-// Away from zero: a divisor.
-Operand positive(std::vector<int64_t> shape, uint32_t seed) {
-  Operand operand = random_activation(std::move(shape), seed);
-  for (float& value : operand.tensor->f) value = std::abs(value) + 0.5f;
-  return operand;
-}
-
-Operand some_integers(std::vector<int64_t> shape, int64_t step, DType dtype = DType::kI32) {
-  std::vector<int64_t> values = counting(count_of(shape));
-  for (int64_t& value : values) value = value * step % 97 - 40;
-  return integers(std::move(shape), std::move(values), dtype);
-}
-
-Operand flags(std::vector<int64_t> shape) {
-  std::vector<int64_t> values = counting(count_of(shape));
-  for (int64_t& value : values) value = value * 7 % 3 == 0 ? 1 : 0;
-  return integers(std::move(shape), std::move(values), DType::kBool);
-}
 
 std::vector<BenchCall> residual_calls(const std::string& op) {
   return bench_calls("", false, [op](const BenchModel& model, int64_t tokens) {
@@ -65,11 +46,16 @@ void register_binary(CaseRegistry& registry, const std::string& op, bool with_in
   add("integers", {0}, [op](int64_t n) {
     return OpCase{.op = op, .inputs = {some_integers({3, n}, 31), some_integers({n}, 17)}};
   });
+  add("i64", {0}, [op](int64_t n) {
+    return OpCase{.op = op, .inputs = {some_integers({3, n}, 31, DType::kI64), some_integers({n}, 17, DType::kI64)}};
+  });
+  if (op == "sub") return;
+  add("bool", {0}, [op](int64_t n) { return OpCase{.op = op, .inputs = {flags({3, n}), flags({n})}}; });
 }
 
 void register_where(CaseRegistry& registry) {
-  const auto add = [&](const char* form, std::vector<size_t> rows, auto make) {
-    registry.add({.name = std::string("where/") + form,
+  const auto add = [&](std::string_view form, std::vector<size_t> rows, auto make) {
+    registry.add({.name = "where/" + std::string(form),
                   .op = "where",
                   .make = make,
                   .sizes = around_vectors(),
@@ -80,6 +66,13 @@ void register_where(CaseRegistry& registry) {
   add("rows", {0, 1, 2}, [](int64_t n) {
     return OpCase{.op = "where", .inputs = {flags({4, n}), random_activation({4, n}, 1), random_activation({4, n}, 2)}};
   });
+  for (const DType dtype : {DType::kI64, DType::kI32, DType::kBool}) {
+    add(dtype_name(dtype), {0, 1}, [dtype](int64_t n) {
+      const Operand ones = dtype == DType::kBool ? flags({4, 1}) : some_integers({4, 1}, 5, dtype);
+      return OpCase{.op = "where",
+                    .inputs = {flags({4, n}), ones, dtype == DType::kBool ? flags({n}) : some_integers({n}, 7, dtype)}};
+    });
+  }
   add("scalars", {0}, [](int64_t n) {
     return OpCase{.op = "where", .inputs = {flags({3, n}), random_activation({}, 1), weight({}, {-INFINITY})}};
   });
@@ -105,7 +98,6 @@ void register_case_elementwise(CaseRegistry& registry) {
   register_binary(registry, "sub", true);
   register_binary(registry, "mul", true);
   register_binary(registry, "div", false);
-  register_binary(registry, "less_equal", true);
   register_where(registry);
   registry.add({.name = "iota/i32",
                 .op = "iota",
