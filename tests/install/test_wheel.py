@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
@@ -37,18 +36,50 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return result.stdout
 
 
-def make_venv(folder: Path, *packages: str | Path) -> Path:
-    """A virtual environment with `packages`; returns its folder of programs."""
-    venv.create(folder, with_pip=True)
+def make_venv(folder: Path, *packages: str | Path, python: str | Path = sys.executable) -> Path:
+    """A virtual environment of `python` with `packages`; returns its folder of programs."""
+    run(python, "-m", "venv", folder, cwd=folder.parent)
     run(folder / "bin" / "pip", "install", "-q", "--disable-pip-version-check", *packages, cwd=folder)
     return folder / "bin"
 
 
-@pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def make_builder(folder: Path, python: str | Path = sys.executable) -> Path:
+    """An environment that has what pyproject.toml asks for to build."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (requires,) = re.findall(r"^requires = \[(.*)\]$", text, re.MULTILINE)
-    return make_venv(tmp_path_factory.mktemp("builder"), *re.findall(r'"([^"]+)"', requires))
+    return make_venv(folder, *re.findall(r'"([^"]+)"', requires), python=python)
+
+
+def build_wheel(builder: Path, sdist: Path, folder: Path) -> Path:
+    """The wheel that the source distribution alone gives."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder)
+    (source,) = folder.iterdir()
+    options = {"CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1"}
+    if shutil.which("ccache"):
+        options["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+    pip = [builder / "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    run(*pip, "-w", folder, source, cwd=folder, **options)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this minor version: on the path, or one that pyenv has."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for candidate in [f"python{version}", *sorted(pyenv.glob(f"versions/{version}.*/bin/python"))]:
+        try:
+            found = subprocess.run([candidate, "-c", "import ensurepip"], capture_output=True, check=False)
+        except OSError:
+            continue
+        if found.returncode == 0:
+            return str(candidate)
+    return None
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_builder(tmp_path_factory.mktemp("builder"))
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +94,7 @@ def sdist(builder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(builder: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the source distribution alone gives."""
-    folder = tmp_path_factory.mktemp("wheel")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder)
-    (source,) = folder.iterdir()
-    options = {"CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1"}
-    if shutil.which("ccache"):
-        options["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
-    pip = [builder / "pip", "wheel", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
-    run(*pip, "-w", folder, source, cwd=folder, **options)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(builder, sdist, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +133,20 @@ def test_version_and_doctor(atb_program: Path, tmp_path: Path) -> None:
 def test_generates_text(atb_program: Path, smollm2: Path, tmp_path: Path) -> None:
     options = ["--prompt", "The capital of France is", "--max-new-tokens", "8", "--temperature", "0"]
     assert "Paris" in run(atb_program, "generate", smollm2, *options, cwd=tmp_path)
+
+
+OTHERS = [version for version in ("3.10", "3.11", "3.12", "3.13") if version != f"3.{sys.version_info.minor}"]
+
+
+@pytest.mark.parametrize("version", OTHERS)
+def test_wheel_for_another_python(version: str, sdist: Path, smollm2: Path, tmp_path: Path) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    folder = tmp_path / "wheel"
+    folder.mkdir()
+    built = build_wheel(make_builder(tmp_path / "builder", python), sdist, folder)
+    assert f"cp{version.replace('.', '')}" in built.name
+    program = make_venv(tmp_path / "user", built, python=python) / "atb"
+    test_version_and_doctor(program, tmp_path)
+    test_generates_text(program, smollm2, tmp_path)
