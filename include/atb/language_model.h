@@ -16,6 +16,7 @@
 namespace atb {
 
 class Engine;
+struct LoadedModel;
 
 struct LanguageModelOptions {
   std::string device = "cpu";
@@ -57,6 +58,8 @@ class ATB_API LanguageModel {
   // kUnsupported name the file and what is wrong with it; kInvalidArgument names the option; kResourceExhausted says
   // how much memory is needed and how much there is.
   static std::unique_ptr<LanguageModel> open(const std::string& path, const LanguageModelOptions& options = {});
+  // A model that is in memory already; for the library's own front ends, its header is not installed.
+  static std::unique_ptr<LanguageModel> from_loaded(LoadedModel model, const LanguageModelOptions& options = {});
   ~LanguageModel();
   LanguageModel(const LanguageModel&) = delete;
   LanguageModel& operator=(const LanguageModel&) = delete;

@@ -58,6 +58,14 @@ double flops_per_token(const Graph& graph) {
   return flops;
 }
 
+// The device, once all options that need no model are found right.
+const Device& check_options(const LanguageModelOptions& options) {
+  const Device& device = running_device(options.device, "a model", "; `atb explain` needs no device");
+  require(options.dtype == "auto", Code::kUnsupported, "[model] dtype '", options.dtype,
+          "'; this build runs weights as they are stored: use auto");
+  return device;
+}
+
 DType named_float(const std::string& name) {
   const auto dtype = dtype_from_name(name);
   require(dtype.has_value() && is_float(*dtype), Code::kInvalidArgument, "[explain] dtype '", name,
@@ -72,10 +80,15 @@ LanguageModel::~LanguageModel() = default;
 
 std::unique_ptr<LanguageModel> LanguageModel::open(const std::string& path, const LanguageModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Device& device = running_device(options.device, "a model", "; `atb explain` needs no device");
-  require(options.dtype == "auto", Code::kUnsupported, "[model] dtype '", options.dtype,
-          "'; this build runs weights as they are stored: use auto");
-  LoadedModel model = load_model(resolve_model_path(path));
+  check_options(options);
+  std::unique_ptr<LanguageModel> model = from_loaded(load_model(resolve_model_path(path)), options);
+  model->impl_->info.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return model;
+}
+
+std::unique_ptr<LanguageModel> LanguageModel::from_loaded(LoadedModel model, const LanguageModelOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Device& device = check_options(options);
   const Precision precision = precision_named(options.precision, model.default_precision, "model");
 
   auto impl = std::make_unique<Impl>();

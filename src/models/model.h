@@ -110,6 +110,10 @@ struct LoadedModel {
 // kNotFound, kDataLoss, kInvalidArgument or kUnsupported with the file, the field or tensor, actual against expected.
 LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
+// A decoder graph made elsewhere: input ids [B, T] (an integer type), first output logits [B, T, V]. Sizes are read off
+// the graph. kInvalidArgument where it has not that form, or `context_length` is none.
+LoadedModel model_of_graph(std::unique_ptr<Graph> graph, int64_t context_length);
+
 // Configuration alone, of a directory, a config.json or a .gguf file.
 ModelConfig read_model_config(const std::filesystem::path& path);
 
