@@ -33,6 +33,7 @@ class LLM:
         log_level: str | None = None,
         context: int | None = None,
         kv_tokens: int | None = None,
+        frontend: str = "native",
     ) -> None:
         """Loads a Hugging Face directory, a .gguf file, or a model of the local Hugging Face cache by its hub name.
 
@@ -42,12 +43,14 @@ class LLM:
         prefill_chunk: prompt tokens a step; None lets the engine choose. It never changes the result.
         context: most tokens of one sequence; None is the model's own limit.
         kv_tokens: tokens that the key/value cache holds for all sequences together; None lets the engine choose.
+        frontend: "native" reads the files itself, for the families that ATB knows; "torch" takes any causal language
+            model of a Hugging Face directory through transformers and `torch.export` (needs both installed).
         Raises `atb.Error` (see `atb.errors`) with one line that says where, what and what to do.
         """
         if log_level is not None:
             _core.set_log_level(log_level)
         self.path = _core.resolve_model_path(str(model))
-        self._open_engine: Any = _core.Engine(
+        self._open_engine: Any = _engine_opener(frontend)(
             self.path,
             device=device,
             dtype=dtype,
@@ -198,6 +201,17 @@ class LLM:
             return self.tokenizer.decode(token_ids, continuation=True)
         except NotFoundError:  # a directory without tokenizer.json still runs on token ids
             return ""
+
+
+def _engine_opener(frontend: str) -> Any:
+    """What opens a path as a native engine."""
+    if frontend == "native":
+        return _core.Engine
+    if frontend == "torch":
+        from atb_torch.hf_directory import open_engine
+
+        return open_engine
+    raise InvalidArgumentError(f"[llm] frontend is {frontend!r}; allowed are native and torch")
 
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

@@ -59,6 +59,7 @@ class CompiledModule(torch.nn.Module):
         self._threads = threads
         self._variants: dict[Any, list[Variant]] = {}
         self._last: Variant | None = None
+        self._engine: Any = None  # of generate(), made when first needed
         self.forward = _with_signature(self._forward, model)
         self.eval()
 
@@ -90,6 +91,32 @@ class CompiledModule(torch.nn.Module):
             graph = self._optimizer.optimize_graph(graph)
         require_lowered(imported, graph)
         return Variant(exported, imported, graph.compile(threads=self._threads))
+
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        *,
+        eos_token_id: int | Sequence[int] | None = None,
+        pad_token_id: int | None = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        """Continues each row of `input_ids` [B, T], step by step with a key/value cache; see `generation.generate`.
+
+        attention_mask: zero where a row is padded; positions count from a row's first token.
+        eos_token_id, pad_token_id: by default the model's own; an empty sequence of end tokens generates through all.
+        options: max_new_tokens, temperature (0: greedy), top_k, top_p, seed.
+        """
+        from atb_torch import decoder
+        from atb_torch.generation import generate
+
+        if self._engine is None:
+            self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
+        ends = decoder.end_token_ids(self.module)
+        if eos_token_id is not None:
+            ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
+        fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
+        return generate(self._engine, input_ids, attention_mask, eos_token_ids=ends, pad_token_id=fill, **options)
 
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""

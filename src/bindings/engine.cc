@@ -47,7 +47,8 @@ std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& 
                              {device, dtype, precision, thread_count(threads), prefill_chunk, context, kv_tokens});
 }
 
-// A cache-free decoder graph (ids [B, T] -> logits [B, T, V]) as a model; the graph is copied, its constants are shared.
+// A cache-free decoder graph (ids [B, T] -> logits [B, T, V]) as a model; the graph is copied, its constants are
+// shared.
 std::unique_ptr<LanguageModel> from_graph(const Graph& graph, int64_t context_length, const Ids& bos_ids,
                                           const Ids& eos_ids, const std::string& device, const std::string& precision,
                                           int64_t threads, int64_t prefill_chunk, int64_t kv_tokens) {

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A module that maps token ids to logits, as a native engine with a key/value cache."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from atb import _core
+from atb.errors import UnsupportedError
+
+from atb_torch.compiler import call_of, require_lowered
+from atb_torch.exporting import export
+from atb_torch.importer import import_program
+
+_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
+
+
+def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int | None = None, **options: Any) -> Any:
+    """The native engine (`atb._core.Engine`) of a decoder with `forward(input_ids) -> logits`.
+
+    The module is exported without cache and without mask; `insert_kv_cache` makes a ragged, incremental step of it, or
+    refuses with the operator that mixes tokens. Parameters are shared, not copied.
+    context: longest sequence; None takes what the module's configuration says.
+    options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
+    """
+    call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
+    imported = import_program(export(model, call), type(model).__name__)
+    graph = imported.graph if optimizer is None else optimizer.optimize_graph(imported.graph)
+    require_lowered(imported, graph)
+    ends = end_token_ids(model)
+    return _core.Engine.from_graph(
+        graph._core,
+        context_length=context or context_length(model),
+        bos_ids=_ids(_setting(model, "bos_token_id")),
+        eos_ids=ends,
+        **options,
+    )
+
+
+def _ids_name(model: torch.nn.Module) -> str:
+    """The parameter of `forward` that takes token ids: "input_ids", else the first one."""
+    parameters = list(inspect.signature(model.forward).parameters)
+    if not parameters:
+        raise UnsupportedError(f"[generate] {type(model).__name__}.forward takes nothing; needs forward(input_ids)")
+    return "input_ids" if "input_ids" in parameters else parameters[0]
+
+
+def context_length(model: torch.nn.Module) -> int:
+    """The longest sequence that the module's configuration names; DEFAULT_CONTEXT where it names none."""
+    config = getattr(model, "config", None)
+    for key in _CONTEXT_KEYS:
+        value = getattr(config, key, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return DEFAULT_CONTEXT
+
+
+def end_token_ids(model: torch.nn.Module) -> list[int]:
+    """Ids that end a sequence, as transformers finds them: the generation configuration's, else the model's."""
+    return _ids(_setting(model, "eos_token_id"))
+
+
+def pad_token_id(model: torch.nn.Module) -> int | None:
+    """The id that fills finished rows; None where the model has none."""
+    value = _setting(model, "pad_token_id")
+    return value if isinstance(value, int) else None
+
+
+def _setting(model: torch.nn.Module, key: str) -> Any:
+    for holder in ("generation_config", "config"):
+        value = getattr(getattr(model, holder, None), key, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _ids(value: Any) -> list[int]:
+    if value is None:
+        return []
+    return [int(item) for item in value] if isinstance(value, Iterable) else [int(value)]
