@@ -13,6 +13,7 @@
 #include "atb/language_model.h"
 #include "bindings/thread_count.h"
 #include "core/error.h"
+#include "ir/text.h"
 #include "models/model.h"
 #include "runtime/generate/engine.h"
 
@@ -217,6 +218,9 @@ void bind_engine(nb::module_& module) {
       .def("log_likelihood", &log_likelihood, nb::arg("ids"), nb::arg("begin"))
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def("info", &info, nb::sig("def info(self) -> dict[str, typing.Any]"))
+      .def(
+          "__str__", [](LanguageModel& model) { return print(model.engine().graph()); }, Release(),
+          "The text form of the graph that runs.")
       .def("report_json", &LanguageModel::report_json, nb::arg("tokens") = 1, Release())
       .def(
           "start_trace", [](LanguageModel& model) { model.engine().start_trace(); }, Release())

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One model through both front doors: the same fused graph, and the same bits where the constants are the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import atb
+import numpy as np
+import pytest
+from families import model, tokens
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # theta 1: every frequency is exactly 1, however it is computed.
+    folder = tmp_path_factory.mktemp("llama")
+    model("llama", "sdpa", rope_parameters={"rope_type": "default", "rope_theta": 1.0}).save_pretrained(folder)
+    return folder
+
+
+def shape_of(llm: atb.LLM) -> list[str]:
+    """The graph that runs, line by line, without names, scopes and symbol ranges."""
+    lines = [line for line in str(llm.engine).splitlines() if " = " in line and "const" not in line]
+    return [re.sub(r'[%@]"?[\w./-]+"?|scope="[^"]*",? ?', "", line) for line in lines]
+
+
+def test_both_doors_lead_to_one_graph_and_one_result(directory: Path) -> None:
+    native, exported = atb.LLM(directory), atb.LLM(directory, frontend="torch")
+    assert shape_of(exported) == shape_of(native)
+    ids = tokens(1, 33)[0].tolist()
+    assert np.array_equal(np.asarray(exported.logits([ids])[0]), np.asarray(native.logits([ids])[0]))
+
+
+def test_an_unknown_front_door_is_refused(directory: Path) -> None:
+    with pytest.raises(atb.InvalidArgumentError, match="native and torch"):
+        atb.LLM(directory, frontend="onnx")

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""generate() of compiled modules: the tokens of transformers, ragged batches, end tokens, and what is refused."""
+
+from __future__ import annotations
+
+import atb
+import atb_torch
+import pytest
+import torch
+from families import FAMILIES, model, tokens
+
+MARGIN = 1e-4  # a greedy choice between two logits nearer than this may fall either way
+QUICK = ("llama", "gemma2", "gpt2", "opt")
+CASES = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in FAMILIES]
+
+
+def attention_of(family: str) -> str:
+    return "eager" if family == "gemma2" else "sdpa"
+
+
+def expect_same_tokens(built: torch.nn.Module, actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal rows, up to the first choice in a row that transformers itself makes by less than MARGIN."""
+    for row, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
+        differing = (mine != theirs).nonzero()
+        if len(differing) == 0:
+            continue
+        at = int(differing[0])
+        with torch.no_grad():
+            best = built(theirs[None, :at], use_cache=False).logits[0, -1].topk(2).values
+        assert best[0] - best[1] < MARGIN, f"row {row} differs at {at} by a margin of {best[0] - best[1]}"
+
+
+@pytest.mark.parametrize("family", CASES)
+def test_greedy_tokens_are_those_of_transformers(family: str) -> None:
+    built = model(family, attention_of(family))
+    ids = tokens(2, 9)
+    actual = atb_torch.compile(built).generate(ids, max_new_tokens=64, eos_token_id=[])
+    expected = built.generate(ids, max_new_tokens=64, min_new_tokens=64, do_sample=False)
+    assert actual.shape == (2, 73)
+    expect_same_tokens(built, actual, expected)
+
+
+def test_padded_rows_generate_what_they_generate_alone() -> None:
+    fast = atb_torch.compile(model("llama", "sdpa"))
+    ids = tokens(3, 11)
+    for side in ("left", "right"):
+        mask = torch.ones_like(ids)
+        for row, count in enumerate((0, 4, 8)):
+            mask[row, slice(0, count) if side == "left" else slice(11 - count, 11)] = 0
+        together = fast.generate(ids, mask, max_new_tokens=8, eos_token_id=[])
+        assert torch.equal(together[:, :11], ids)
+        for row in range(3):
+            alone = fast.generate(ids[row][mask[row].bool()][None], max_new_tokens=8, eos_token_id=[])
+            assert torch.equal(together[row, 11:], alone[0, -8:]), f"row {row}, padded on its {side}"
+
+
+def test_an_end_token_ends_its_row_and_stays_in_it() -> None:
+    fast = atb_torch.compile(model("llama", "sdpa"))
+    ids = tokens(2, 9)
+    free = fast.generate(ids, max_new_tokens=12, eos_token_id=[])[:, 9:]
+    end = int(free[0, 3])
+    first = [row.tolist().index(end) if end in row.tolist() else len(row) - 1 for row in free]
+    ended = fast.generate(ids, max_new_tokens=12, eos_token_id=end, pad_token_id=0)[:, 9:]
+    assert ended.shape[1] == max(first) + 1
+    for row in range(2):
+        assert ended[row, : first[row] + 1].tolist() == free[row, : first[row] + 1].tolist()
+        assert ended[row, first[row] + 1 :].eq(0).all()
+
+
+def test_sampling_repeats_with_its_seed() -> None:
+    fast = atb_torch.compile(model("llama", "sdpa"))
+    options = {"max_new_tokens": 16, "temperature": 1.0, "top_k": 20, "eos_token_id": []}
+    ids = tokens(1, 5)
+    first = fast.generate(ids, seed=3, **options)
+    assert torch.equal(first, fast.generate(ids, seed=3, **options))
+    assert not torch.equal(first, fast.generate(ids, seed=4, **options))
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "message"),
+    [
+        (torch.zeros(1, 4), None, "expected integers"),
+        (torch.ones(4, dtype=torch.int64), None, "batch, tokens"),
+        (tokens(1, 4), torch.ones(1, 3), "attention_mask is"),
+        (tokens(1, 4), torch.tensor([[1, 0, 1, 1]]), "hole between 0 and 3"),
+        (tokens(1, 4), torch.zeros(1, 4), "all zero"),
+        (torch.full((1, 4), 97), None, "token id 97"),
+    ],
+)
+def test_what_cannot_be_generated_from_is_refused(ids: torch.Tensor, mask: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(atb.Error, match=message):
+        atb_torch.compile(model("llama", "sdpa")).generate(ids, mask, max_new_tokens=2)
+
+
+class Bidirectional(torch.nn.Module):
+    """Every position attends to all: nothing that a cache could serve."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(97, 16)
+        self.qkv = torch.nn.Linear(16, 48)
+        self.head = torch.nn.Linear(16, 97)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.embed(input_ids)).unsqueeze(1).chunk(3, dim=-1)
+        return self.head(torch.nn.functional.scaled_dot_product_attention(q, k, v).squeeze(1))
+
+
+def test_a_model_that_looks_ahead_cannot_be_cached() -> None:
+    fast = atb_torch.compile(Bidirectional().eval())
+    with pytest.raises(atb.UnsupportedError, match=r"\[insert_kv_cache\]"):
+        fast.generate(tokens(1, 5), max_new_tokens=2)
