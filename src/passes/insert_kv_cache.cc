@@ -8,6 +8,8 @@
 
 #include "ir/builder.h"
 #include "passes/analysis/axis_labels.h"
+#include "passes/analysis/scalar.h"
+#include "passes/engine/rewriter.h"
 
 namespace atb {
 namespace {
@@ -18,8 +20,7 @@ const Node* find_head(const Graph& graph) {
   while (value->producer() != nullptr) {
     const Node* node = value->producer();
     if (node->is("linear")) return node;
-    const bool rowwise = node->is("mul") || node->is("div") || node->is("add") || node->is("gelu") ||
-                         node->is("silu") || node->is("relu") || node->is("softmax");
+    const bool rowwise = is_broadcasting(*node) || is_elementwise(*node) || node->is("softmax");
     if (!rowwise || value->uses().size() > 1) return nullptr;
     for (size_t i = 1; i < node->inputs().size(); ++i) {
       if (node->input(i) != nullptr && !node->input(i)->is_constant()) return nullptr;
@@ -29,6 +30,19 @@ const Node* find_head(const Graph& graph) {
   return nullptr;
 }
 
+// A value of the type of `input` that says that nothing is padded: presence is 1 everywhere, positions count up.
+Value* without_padding(Rewriter& rewriter, const Value& input, bool positions) {
+  const DType dtype = input.type().dtype;
+  Value* x = nullptr;
+  if (positions) {
+    x = rewriter.value("iota", {}, {{"shape", Shape{input.dim(1)}}});
+    if (dtype != DType::kI32) x = rewriter.value("cast", {x}, {{"dtype", std::string(dtype_name(dtype))}});
+  } else {
+    x = rewriter.constant(scalar_constant(dtype, 1));
+  }
+  return rewriter.value("broadcast", {x}, {{"shape", input.shape()}});
+}
+
 class StepBuilder {
  public:
   StepBuilder(const Graph& graph, const AxisLabels& labels)
@@ -36,8 +50,7 @@ class StepBuilder {
 
   std::unique_ptr<Graph> build() {
     const Dim& tokens = labels_.tokens();
-    const DType integer = labels_.ids()->type().dtype;
-    step_values_[labels_.ids()] = step_->add_input("ids", {integer, {tokens}, nullptr});
+    step_values_[labels_.ids()] = step_->add_input("ids", {DType::kI32, {tokens}, nullptr});
     positions_ = step_->add_input("positions", {DType::kI32, {tokens}, nullptr});
     logit_rows_ = step_->add_input("logit_rows", {DType::kI32, {Dim::symbol("L", 0)}, nullptr});
     kv_ = step_->add_input("kv", {DType::kState, {}, nullptr});
@@ -65,6 +78,11 @@ class StepBuilder {
     if (node.is("flash_attention")) return add_attention(node);
     if (node.is("reshape")) return add_reshape(node);
     if (node.is("transpose")) return add_transpose(node);
+    if (node.is("broadcast")) return add_broadcast(node);
+    if (node.is("slice") && labels_.of(node.output()) != labels_.of(node.input(0))) {  // the last token
+      step_values_[node.output()] = at(node.input(0));
+      return;
+    }
     if (node.is("iota") && labels_.of(node.output())[0] == Axis::kToken) {
       step_values_[node.output()] = positions_;
       return;
@@ -72,7 +90,7 @@ class StepBuilder {
     std::vector<Value*> inputs;
     for (size_t i = 0; i < node.inputs().size(); ++i) inputs.push_back(operand(node, i));
     if (&node == head_) inputs[0] = gather(inputs[0]);
-    const Node* made = builder_.node(node.op_name(), std::move(inputs), node.attrs(), node.name());
+    const Node* made = builder_.node(node.op_name(), std::move(inputs), step_attrs(node), node.name());
     for (size_t i = 0; i < node.outputs().size(); ++i) {
       step_values_[node.output(i)] = made->output(i);
       step_->rename(made->output(i), node.output(i)->name());
@@ -85,7 +103,7 @@ class StepBuilder {
     if (value == nullptr) return nullptr;
     const Labels& own = labels_.of(value);
     const Labels& result = labels_.of(node.output());
-    if (!broadcasts(node) || own.size() > result.size()) return at(value);
+    if (!is_broadcasting(node) || own.size() > result.size()) return at(value);
     Shape shape;
     bool dropped = false;
     for (size_t axis = 0; axis < own.size(); ++axis) {
@@ -97,9 +115,29 @@ class StepBuilder {
     return dropped ? builder_.reshape(at(value), shape) : at(value);
   }
 
-  static bool broadcasts(const Node& node) {
-    return node.is("add") || node.is("sub") || node.is("mul") || node.is("div") || node.is("where") ||
-           node.is("less_equal");
+  // Axes counted in the step.
+  Attrs step_attrs(const Node& node) const {
+    Attrs attrs = node.attrs();
+    if (attrs.has("axis")) attrs.set("axis", labels_.step_axis(node.input(0), attrs.integer("axis")));
+    if (attrs.has("axes")) {
+      std::vector<int64_t> axes = attrs.get<std::vector<int64_t>>("axes");
+      for (int64_t& axis : axes) axis = labels_.step_axis(node.input(0), axis);
+      attrs.set("axes", std::move(axes));
+    }
+    return attrs;
+  }
+
+  // A unit axis of the operand in the place of the batch goes with it.
+  void add_broadcast(const Node& node) {
+    const Labels& own = labels_.of(node.input(0));
+    const Labels& result = labels_.of(node.output());
+    Shape shape;
+    for (size_t axis = 0; axis < own.size(); ++axis) {
+      if (result[result.size() - own.size() + axis] != Axis::kBatch) shape.push_back(node.input(0)->shape()[axis]);
+    }
+    Value* x = builder_.reshape(at(node.input(0)), shape);
+    Shape to = labels_.step_shape(node.output());
+    step_values_[node.output()] = x->shape() == to ? x : builder_("broadcast", {x}, {{"shape", to}}, node.name());
   }
 
   void add_reshape(const Node& node) {
@@ -134,11 +172,12 @@ class StepBuilder {
       slot = slots_.emplace(key, static_cast<int64_t>(slots_.size())).first;
       kv_ = builder_("kv_append", {at(key.first), at(key.second), kv_}, {{"slot", slot->second}});
     }
-    const Attrs attrs = {{"slot", slot->second},
-                         {"scale", node.attrs().real("scale")},
-                         {"causal", true},
-                         {"window", node.attrs().integer("window")},
-                         {"kv_heads", node.input(1)->dim(2).constant()}};
+    Attrs attrs = {{"slot", slot->second},
+                   {"scale", node.attrs().real("scale")},
+                   {"causal", true},
+                   {"window", node.attrs().integer("window")},
+                   {"kv_heads", node.input(1)->dim(2).constant()}};
+    if (node.attrs().has("softcap")) attrs.set("softcap", node.attrs().real("softcap"));
     step_values_[node.output()] = builder_("flash_attention_kv", {at(node.input(0)), kv_}, attrs, node.name());
   }
 
@@ -156,10 +195,25 @@ class StepBuilder {
 
 }  // namespace
 
+void drop_padding(Graph& graph) {
+  for (Value* input : std::vector<Value*>(graph.inputs())) {
+    const bool positions = input->name() == "position_ids";
+    if ((!positions && input->name() != "attention_mask") || input->rank() != 2 || graph.nodes().empty()) continue;
+    Rewriter rewriter(graph, graph.nodes().front());
+    rewriter.replace(input, without_padding(rewriter, *input, positions));
+    if (rewriter.commit()) continue;
+    graph.erase_input(input);
+  }
+}
+
 void insert_kv_cache(Graph& graph) {
   const AxisLabels labels(graph);
-  if (graph.outputs().size() != 1 ||
-      labels.of(graph.outputs()[0]) != Labels{Axis::kBatch, Axis::kToken, Axis::kFeature}) {
+  const auto is_logits = [&](const Value* value) {
+    const Labels& axes = labels.of(value);
+    return axes.size() == 3 && axes[0] == Axis::kBatch && (axes[1] == Axis::kToken || axes[1] == Axis::kLast) &&
+           axes[2] == Axis::kFeature;
+  };
+  if (graph.outputs().size() != 1 || !is_logits(graph.outputs()[0])) {
     throw_error(Code::kUnsupported, "[insert_kv_cache] ", graph.outputs().size(), " outputs, the first ",
                 graph.outputs().empty() ? "none" : graph.outputs()[0]->type().str(),
                 ": needs one, the logits [B, T, V]");

@@ -43,6 +43,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   if (options.widen) pass("widen_floats", [&] { widen_floats(graph); });
   report.before = measure_layers(graph);
 
+  if (options.cache) pass("drop_padding", [&] { drop_padding(graph); });
   pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
   pass("canonicalize", [&] { canonicalize(graph); });
   pass("fold_constants", [&] { fold_constants(graph); });

@@ -69,6 +69,7 @@ PassRegistry make_registry() {
   registry.add(plain("dce", "removes what no output needs", eliminate_dead_code));
   registry.add({"pattern", "one fusion by its name: pattern=SDPA", run_pattern});
   registry.add(patterns_of("fuse", "all fusions, by benefit", PatternGroup::kFusion));
+  registry.add(plain("drop-padding", "padding masks and position inputs become constants", drop_padding));
   registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
   registry.add(patterns_of("fuse-state", "fusions of the step graph, by benefit", PatternGroup::kState));
   registry.add(plain("schedule", "nodes stage by stage, in the order they run", apply_schedule));

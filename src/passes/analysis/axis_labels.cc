@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 
@@ -18,6 +19,8 @@ const char* label_name(Axis axis) {
       return "batch";
     case Axis::kToken:
       return "token";
+    case Axis::kLast:
+      return "last token";
     default:
       return "feature";
   }
@@ -206,7 +209,7 @@ Labels reshape(const Context& c) {
   bool has_batch = false;
   for (size_t axis = 0; axis < from.size(); ++axis) {
     const Axis label = c.labels(0)[axis];
-    if (label == Axis::kFeature || from[axis] == Dim(1)) {
+    if (label == Axis::kFeature || (from[axis] == Dim(1) && label != Axis::kLast)) {
       pending = pending * from[axis];
       continue;
     }
@@ -233,33 +236,121 @@ Labels reshape(const Context& c) {
   return result;
 }
 
+size_t axis_of(const Context& c, int64_t axis) {
+  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(c.labels(0).size()) : axis);
+}
+
+Axis label_at(const Context& c, int64_t axis) { return c.labels(0)[axis_of(c, axis)]; }
+
+// Works along axes of features alone.
+void require_feature_axis(const Context& c, int64_t axis) {
+  const Axis label = label_at(c, axis);
+  if (label == Axis::kFeature) return;
+  refuse_cache(c.node, "works along the " + std::string(label_name(label)) + " axis, so it mixes tokens");
+}
+
+Labels concat(const Context& c) {
+  require_feature_axis(c, c.node.attrs().integer("axis"));
+  for (size_t i = 1; i < c.inputs.size(); ++i) {
+    if (c.labels(i) == c.labels(0)) continue;
+    refuse_cache(c.node, "joins axes " + to_text(c.labels(i)) + " with " + to_text(c.labels(0)));
+  }
+  return c.labels(0);
+}
+
+// Of features; or the last token, which the step selects for itself.
+Labels slice(const Context& c) {
+  const int64_t axis = c.node.attrs().integer("axis");
+  if (label_at(c, axis) != Axis::kToken) {
+    require_feature_axis(c, axis);
+    return c.labels(0);
+  }
+  const Shape& bounds = c.node.attrs().get<Shape>("bounds");
+  if (!(bounds.at(0) == c.tokens - Dim(1)) || !(bounds.at(1) == c.tokens)) {
+    refuse_cache(c.node, "takes tokens " + bounds.at(0).str() + " to " + bounds.at(1).str() +
+                             "; only the last one may be taken");
+  }
+  Labels result = c.labels(0);
+  result[axis_of(c, axis)] = Axis::kLast;
+  return result;
+}
+
+// New extents of the batch or of tokens stand for those.
+Labels broadcast(const Context& c) {
+  const Shape& to = c.node.output()->shape();
+  const size_t added = to.size() - c.labels(0).size();
+  Labels result(to.size(), Axis::kFeature);
+  for (size_t axis = 0; axis < to.size(); ++axis) {
+    if (axis >= added && !(c.shape(0)[axis - added] == Dim(1) && c.labels(0)[axis - added] == Axis::kFeature)) {
+      result[axis] = c.labels(0)[axis - added];
+    } else if (to[axis] == c.batch) {
+      result[axis] = Axis::kBatch;
+    } else if (to[axis] == c.tokens) {
+      result[axis] = Axis::kToken;
+    }
+  }
+  if (std::count(result.begin(), result.end(), Axis::kToken) > 1) {
+    refuse_cache(c.node, "pairs of positions outside attention; SDPA must fuse what reads them");
+  }
+  return result;
+}
+
+Labels reduction(const Context& c) {
+  std::vector<bool> reduced(c.labels(0).size(), false);
+  for (const int64_t axis : c.node.attrs().get<std::vector<int64_t>>("axes")) {
+    require_feature_axis(c, axis);
+    reduced[axis_of(c, axis)] = true;
+  }
+  if (c.node.attrs().flag("keep")) return c.labels(0);
+  Labels result;
+  for (size_t axis = 0; axis < reduced.size(); ++axis) {
+    if (!reduced[axis]) result.push_back(c.labels(0)[axis]);
+  }
+  return result;
+}
+
+Labels cumsum(const Context& c) {
+  require_feature_axis(c, c.node.attrs().integer("axis"));
+  return c.labels(0);
+}
+
+// Rows of a table by indices on its first axis.
+Labels take(const Context& c) {
+  if (!only_features(c.labels(0)) || c.inputs.size() != 2) {
+    refuse_cache(c.node, "takes from " + c.node.input(0)->name() + " with axes " + to_text(c.labels(0)) +
+                             "; only rows of a table may be taken");
+  }
+  Labels result = c.labels(1);
+  result.insert(result.end(), c.labels(0).size() - 1, Axis::kFeature);
+  return result;
+}
+
 const std::map<std::string, LabelRule, std::less<>>& rules() {
   static const std::map<std::string, LabelRule, std::less<>> table = {
-      {"add", elementwise},
-      {"div", elementwise},
+      {"broadcast", broadcast},
+      {"concat", concat},
+      {"cumsum", cumsum},
       {"embedding", embedding},
       {"flash_attention", flash_attention},
       {"fused_add_norm", combine_residual},
       {"fused_gate_up", along_features},
-      {"gelu", same_labels},
       {"iota", iota},
       {"layer_norm", along_features},
-      {"less_equal", elementwise},
       {"linear", along_features},
       {"matmul", matmul},
+      {"max", reduction},
+      {"mean", reduction},
       {"merged_matmul", along_features},
-      {"mul", elementwise},
-      {"relu", same_labels},
       {"reshape", reshape},
       {"rms_norm", along_features},
       {"rotary", rotary},
       {"rotary_embedding", rotary_embedding},
       {"rotary_table", rotary_table},
-      {"silu", same_labels},
+      {"slice", slice},
       {"softmax", along_features},
-      {"sub", elementwise},
+      {"sum", reduction},
+      {"take", take},
       {"transpose", transpose},
-      {"where", elementwise},
   };
   return table;
 }
@@ -277,6 +368,20 @@ void check_attention(const Node& node) {
 }
 
 }  // namespace
+
+bool is_broadcasting(const Node& node) {
+  static const std::set<std::string, std::less<>> names = {
+      "add",     "sub",     "mul",          "div",       "pow",        "where",       "equal",     "less",
+      "maximum", "minimum", "floor_divide", "remainder", "less_equal", "logical_and", "logical_or"};
+  return names.count(node.op_name()) != 0;
+}
+
+bool is_elementwise(const Node& node) {
+  static const std::set<std::string, std::less<>> names = {"abs",   "cast",        "cos", "erf",  "exp",        "gelu",
+                                                           "log",   "logical_not", "neg", "relu", "reciprocal", "silu",
+                                                           "rsqrt", "sigmoid",     "sin", "sqrt", "tanh"};
+  return names.count(node.op_name()) != 0;
+}
 
 void refuse_cache(const Node& node, const std::string& why) {
   const std::string scope = node.scope().empty() ? "" : ", " + node.scope();
@@ -309,12 +414,15 @@ AxisLabels::AxisLabels(const Graph& graph) {
 
 void AxisLabels::label_node(const Node& node) {
   const auto rule = rules().find(node.op_name());
-  if (rule == rules().end()) refuse_cache(node, "is not known to work token by token");
+  const bool by_element = is_broadcasting(node) || is_elementwise(node);
+  if (!by_element && rule == rules().end()) refuse_cache(node, "is not known to work token by token");
   Context context{.node = node, .inputs = {}, .batch = batch_, .tokens = tokens_};
   for (const Value* input : node.inputs()) {
     context.inputs.push_back(input == nullptr ? nullptr : &labels_.at(input));
   }
-  const Labels labels = rule->second(context);
+  const Labels labels = !by_element            ? rule->second(context)
+                        : is_elementwise(node) ? same_labels(context)
+                                               : elementwise(context);
   for (const Value* output : node.outputs()) {
     labels_[output] = labels;
     check_extents(node, *output);
@@ -327,6 +435,7 @@ void AxisLabels::check_extents(const Node& node, const Value& value) const {
   for (size_t axis = 0; axis < labels.size(); ++axis) {
     const Dim& extent = value.shape()[axis];
     const bool right = labels[axis] == Axis::kToken   ? extent == tokens_
+                       : labels[axis] == Axis::kLast  ? extent == Dim(1)
                        : labels[axis] == Axis::kBatch ? extent == batch_ || extent == Dim(1)
                                                       : !mentions(extent, tokens_) && !mentions(extent, batch_);
     if (!right) {
@@ -340,9 +449,16 @@ Shape AxisLabels::step_shape(const Value* value) const {
   Shape shape;
   const Labels& labels = of(value);
   for (size_t axis = 0; axis < labels.size(); ++axis) {
-    if (labels[axis] != Axis::kBatch) shape.push_back(value->shape()[axis]);
+    if (labels[axis] == Axis::kBatch) continue;
+    shape.push_back(labels[axis] == Axis::kLast ? tokens_ : value->shape()[axis]);
   }
   return shape;
+}
+
+int64_t AxisLabels::step_axis(const Value* value, int64_t axis) const {
+  const Labels& labels = of(value);
+  const auto end = labels.begin() + (axis < 0 ? axis + value->rank() : axis);
+  return std::count_if(labels.begin(), end, [](Axis label) { return label != Axis::kBatch; });
 }
 
 }  // namespace atb

@@ -11,15 +11,15 @@
 
 namespace atb {
 
-// kFeature: anything that depends on neither the sequence nor the position by its index. kKey never survives: an axis
-// of key positions exists only inside attention, which SDPA must have fused.
-enum class Axis : uint8_t { kFeature, kBatch, kToken };
+// kFeature: anything that depends on neither the sequence nor the position by its index. kLast: the last token alone,
+// an axis of extent 1. An axis of key positions exists only inside attention, which SDPA must have fused.
+enum class Axis : uint8_t { kFeature, kBatch, kToken, kLast };
 
 using Labels = std::vector<Axis>;
 
-// Labels of every value of a graph whose only input is `ids`, i32[B, T]. A token axis has extent T and its rows are
-// independent of each other: every operator but attention works row by row. Values that depend on position alone have
-// a token axis and no batch axis (a unit axis in its place counts as batch).
+// Labels of every value of a graph whose only input is `ids`, i32 or i64 [B, T]. A token axis has extent T and its rows
+// are independent of each other: every operator but attention works row by row. Values that depend on position alone
+// have a token axis and no batch axis (a unit axis in its place counts as batch).
 class AxisLabels {
  public:
   // Errors: kUnsupported "[insert_kv_cache] node (operator, scope): what mixes tokens or depends on T otherwise".
@@ -29,8 +29,10 @@ class AxisLabels {
   const Dim& tokens() const { return tokens_; }  // T
   const Value* ids() const { return ids_; }
 
-  // The shape of the value in a step: without the batch axis.
+  // The shape of the value in a step: without the batch axis, all tokens where it has the last one.
   Shape step_shape(const Value* value) const;
+  // The place of an axis of `value` there.
+  int64_t step_axis(const Value* value, int64_t axis) const;
 
  private:
   void label_node(const Node& node);
@@ -41,6 +43,11 @@ class AxisLabels {
   Dim batch_ = 1;
   Dim tokens_ = 1;
 };
+
+// Operators that work element by element on operands that broadcast: add, where, less, ....
+bool is_broadcasting(const Node& node);
+// Operators of one operand that work element by element: silu, cast, ....
+bool is_elementwise(const Node& node);
 
 // Throws the refusal described above.
 [[noreturn]] void refuse_cache(const Node& node, const std::string& why);

@@ -10,8 +10,8 @@
 
 namespace atb {
 
-// The value is features [first, first + size) of the last axis of `x` of which the leading 2 * frequencies are rotated in
-// pairs: (i, i + R/2), or (2i, 2i + 1) when interleaved; the others are those of x.
+// The value is features [first, first + size) of the last axis of `x` of which the leading 2 * frequencies are rotated
+// in pairs: (i, i + R/2), or (2i, 2i + 1) when interleaved; the others are those of x.
 struct RotaryForm {
   Value* x = nullptr;
   int64_t first = 0;
