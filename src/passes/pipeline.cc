@@ -52,6 +52,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
 
   pass("fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kFusion, options), report); });
   pass("canonicalize views", [&] { canonicalize(graph); });
+  pass("cse after fusions", [&] { eliminate_common_subexpressions(graph); });
   pass("dce after fusions", [&] { eliminate_dead_code(graph); });
 
   if (options.cache) {

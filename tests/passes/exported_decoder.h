@@ -20,9 +20,10 @@ struct ExportedConfig {
   int64_t hidden = 24, vocab = 29, heads = 4, kv_heads = 2, head_dim = 8, rotary_dim = 8;
   // halves: x cos + rotate_half(x) sin; pairs: the same on neighbours; parts: (x1 cos - x2 sin, x2 cos + x1 sin).
   std::string rotary = "halves";
-  std::string head_norm = "none";  // split: before heads and tokens change places; turned: after; flat: of all heads
-  std::string fill = "-inf";       // min: the smallest f32
-  bool padding = false;            // an input attention_mask
+  std::string tables = "computed";  // cached: constants [:T]; taken: rows of constants by position
+  std::string head_norm = "none";   // split: before heads and tokens change places; turned: after; flat: of all heads
+  std::string fill = "-inf";        // min: the smallest f32
+  bool padding = false;             // an input attention_mask
   int64_t window = 0;
   double softcap = 0;
   double attention_scaling = 1;
@@ -119,12 +120,41 @@ class ExportedDecoder {
     mask_ = b_("where", {seen, b_.scalar(0), b_.scalar(blocked)}, {}, "mask");
   }
 
-  void make_tables() {
+  std::vector<float> frequencies() const {
     std::vector<float> values;
+    const auto width = static_cast<double>(c_.rotary_dim);
     for (int64_t i = 0; i < c_.rotary_dim; i += 2) {
-      values.push_back(
-          static_cast<float>(std::pow(100.0, -static_cast<double>(i) / static_cast<double>(c_.rotary_dim))));
+      values.push_back(static_cast<float>(std::pow(100.0, -static_cast<double>(i) / width)));
     }
+    return values;
+  }
+
+  void make_tables() {
+    if (c_.tables == "computed") return compute_tables();
+    cos_ = table_rows("cos", [](float angle) { return std::cos(angle); });
+    sin_ = table_rows("sin", [](float angle) { return std::sin(angle); });
+  }
+
+  // [18, R] in a constant, in the order of features that the spelling has.
+  template <class Function>
+  Value* table_rows(const std::string& name, Function function) {
+    const std::vector<float> w = frequencies();
+    const size_t width = c_.rotary == "parts" ? w.size() : 2 * w.size();
+    std::vector<float> values;
+    for (int position = 0; position < 18; ++position) {
+      for (size_t i = 0; i < width; ++i) {
+        const float angle = static_cast<float>(position) * w[c_.rotary == "pairs" ? i / 2 : i % w.size()];
+        values.push_back(function(angle) * static_cast<float>(c_.attention_scaling));
+      }
+    }
+    const auto columns = static_cast<int64_t>(width);
+    Value* table = b_.constant(Constant::from_f32(name + "_cached", {18, columns}, values));
+    Value* rows = c_.tables == "cached" ? slice(table, 0, 0, tokens_) : b_("take", {table, positions_});
+    return b_.reshape(rows, {1, 1, tokens_, columns}, name + "_table");
+  }
+
+  void compute_tables() {
+    const std::vector<float> values = frequencies();
     const auto count = static_cast<int64_t>(values.size());
     Value* inv_freq = b_.constant(Constant::from_f32("inv_freq", {count}, values));
     Value* angles = b_("mul", {cast(b_.reshape(positions_, {1, tokens_, 1}), "f32"), inv_freq}, {}, "freqs");

@@ -104,6 +104,65 @@ TEST(Exported, EveryRotarySpellingReachesTheFamiliesForm) {
   }
 }
 
+TEST(Exported, TablesMayBeRowsOfConstants) {
+  for (const char* tables : {"cached", "taken"}) {
+    for (const char* rotary : {"halves", "pairs", "parts"}) {
+      ExportedConfig config;
+      config.tables = tables;
+      config.rotary = rotary;
+      config.layers = 2;
+      SCOPED_TRACE(std::string(tables) + " " + rotary);
+      const auto plain = exported_decoder(config);
+      const auto graph = fused(*plain);
+      expect_fused_form(*graph);
+      EXPECT_EQ(count(*graph, "rotary_embedding"), 2);
+      EXPECT_EQ(count(*graph, "embedding"), 3) << "ids, cos and sin";
+      expect_equal_numbers(*plain, *graph, false);
+    }
+  }
+}
+
+// What is nearly a rotation stays what it is.
+TEST(Exported, NearRotationsStay) {
+  const auto spoilt = [](auto spoil) {
+    auto plain = exported_decoder();
+    std::vector<Node*> nodes;
+    for (Node* node : plain->nodes()) {
+      if (node->is("concat") && node->layer() == 0) nodes.push_back(node);
+    }
+    Builder b(*plain, nodes.at(0));
+    spoil(*plain, b, *nodes[0]);
+    verify(*plain, "spoilt");
+    const auto graph = fused(*plain);
+    EXPECT_EQ(count(*graph, "rotary"), 1) << "of k alone";
+    EXPECT_EQ(count(*graph, "rotary_embedding"), 0);
+    expect_equal_numbers(*plain, *graph, false);
+  };
+  // The other half is not negated.
+  spoilt(
+      [](Graph& graph, Builder&, Node& turned) { graph.set_input(&turned, 0, turned.input(0)->producer()->input(0)); });
+  // The wrong half is.
+  spoilt([](Graph& graph, Builder& b, Node& turned) {
+    Value* high = turned.input(0)->producer()->input(0);
+    Value* low = turned.input(1);
+    graph.set_input(&turned, 0, high);
+    graph.set_input(&turned, 1, b("neg", {low}));
+  });
+  // Both halves are the same.
+  spoilt([](Graph& graph, Builder& b, Node& turned) { graph.set_input(&turned, 1, b("neg", {turned.input(0)})); });
+  // Another sine on one half.
+  spoilt([](Graph& graph, Builder& b, Node& turned) {
+    Node* product = turned.output()->uses()[0].node;
+    Value* sine = product->input(1);
+    const int64_t half = sine->dim(-1).constant() / 2;
+    const auto part = [&](int64_t begin, int64_t end) {
+      return b("slice", {sine}, {{"axis", int64_t{3}}, {"bounds", Shape{Dim(begin), Dim(end)}}});
+    };
+    Value* changed = b("mul", {part(half, 2 * half), b.scalar(1.5)});
+    graph.set_input(product, 1, b("concat", {part(0, half), changed}, {{"axis", int64_t{3}}}));
+  });
+}
+
 TEST(Exported, TablesAndMasksAreSharedByLayers) {
   ExportedConfig config;
   config.layers = 3;

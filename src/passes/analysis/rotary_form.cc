@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace atb {
 namespace {
@@ -19,6 +20,7 @@ struct Term {
   int sign = 1;
   Function function = Function::kPosition;  // kPosition: no table
   float frequency = 0;
+  Value* lookup = nullptr;
 };
 using Terms = std::vector<Term>;
 
@@ -154,6 +156,7 @@ class Evaluator {
       for (Term& term : c->features.items[i]) {
         term.function = table->function;
         term.frequency = frequencies->items[i];
+        term.lookup = table->lookup;
       }
     }
     c->changed = true;
@@ -211,28 +214,64 @@ bool is_kept(const Terms& terms, int64_t feature) {
          terms[0].feature == feature;
 }
 
-// x[own] cos + sign * x[other] sin, of one frequency.
-bool is_rotated(const Terms& terms, int64_t own, int64_t other, int sign) {
-  if (terms.size() != 2 || terms[0].frequency != terms[1].frequency) return false;
-  const Term& cos = terms[0].function == Function::kCos ? terms[0] : terms[1];
-  const Term& sin = terms[0].function == Function::kCos ? terms[1] : terms[0];
-  return cos.function == Function::kCos && sin.function == Function::kSin && cos.feature == own && cos.sign == 1 &&
-         sin.feature == other && sin.sign == sign;
+// x[own] cos + sign * x[other] sin, of one frequency or of two constant tables.
+struct Rotated {
+  Term cos, sin;
+};
+std::optional<Rotated> as_rotated(const Terms& terms, int64_t own, int64_t other, int sign) {
+  if (terms.size() != 2) return std::nullopt;
+  const Term& cos = terms[0].feature == own ? terms[0] : terms[1];
+  const Term& sin = terms[0].feature == own ? terms[1] : terms[0];
+  if (cos.feature != own || cos.sign != 1 || sin.feature != other || sin.sign != sign) return std::nullopt;
+  const bool computed =
+      cos.function == Function::kCos && sin.function == Function::kSin && cos.frequency == sin.frequency;
+  const bool looked_up = cos.function == Function::kLookup && sin.function == Function::kLookup;
+  if (!computed && !looked_up) return std::nullopt;
+  return Rotated{cos, sin};
 }
 
-// The leading features, counted from `start` in x, are rotated in pairs.
-bool is_rotation(const std::vector<Terms>& features, int64_t start, int64_t rotated, bool interleaved) {
+// Decides whether two entries of tables are the same, by data where those are constants.
+class Entries {
+ public:
+  bool same(const Term& a, const Term& b) {
+    if (a.lookup != b.lookup) return false;
+    if (a.frequency == b.frequency) return true;
+    return a.lookup != nullptr && same_columns(*a.lookup->constant(), a.frequency, b.frequency);
+  }
+
+ private:
+  bool same_columns(const Constant& table, float a, float b) {
+    std::vector<float>& data = data_[&table];
+    if (data.empty()) data = table.to_f32();
+    const auto width = static_cast<size_t>(table.shape()[1]);
+    for (size_t row = 0; row + width <= data.size(); row += width) {
+      if (data[row + static_cast<size_t>(a)] != data[row + static_cast<size_t>(b)]) return false;
+    }
+    return true;
+  }
+
+  std::map<const Constant*, std::vector<float>> data_;
+};
+
+// The pairs of the leading features, counted from `start` in x, if they are rotated.
+std::optional<std::vector<Rotated>> rotation(const std::vector<Terms>& features, int64_t start, int64_t rotated,
+                                             bool interleaved) {
+  Entries entries;
+  std::vector<Rotated> pairs;
   const int64_t half = rotated / 2;
   for (int64_t i = 0; i < half; ++i) {
     const int64_t first = interleaved ? 2 * i : i;
     const int64_t second = interleaved ? 2 * i + 1 : i + half;
-    const Terms& a = features[static_cast<size_t>(first)];
-    const Terms& b = features[static_cast<size_t>(second)];
-    if (!is_rotated(a, start + first, start + second, -1)) return false;
-    if (!is_rotated(b, start + second, start + first, 1)) return false;
-    if (a[0].frequency != b[0].frequency) return false;
+    const std::optional<Rotated> a =
+        as_rotated(features[static_cast<size_t>(first)], start + first, start + second, -1);
+    const std::optional<Rotated> b =
+        as_rotated(features[static_cast<size_t>(second)], start + second, start + first, 1);
+    if (!a || !b || !entries.same(a->cos, b->cos) || !entries.same(a->sin, b->sin)) return std::nullopt;
+    if (a->cos.lookup != (pairs.empty() ? a->cos : pairs[0].cos).lookup) return std::nullopt;
+    if (a->sin.lookup != (pairs.empty() ? a->sin : pairs[0].sin).lookup) return std::nullopt;
+    pairs.push_back(*a);
   }
-  return true;
+  return pairs;
 }
 
 }  // namespace
@@ -250,14 +289,21 @@ std::optional<RotaryForm> rotary_form(Value* value) {
   int64_t rotated = form.size;
   while (rotated > 0 && is_kept(features[static_cast<size_t>(rotated - 1)], form.first + rotated - 1)) --rotated;
   if (rotated == 0 || rotated % 2 != 0) return std::nullopt;
-  // One pair is rotated alike in both layouts.
-  const bool halves = is_rotation(features, form.first, rotated, false);
-  if (!halves && !is_rotation(features, form.first, rotated, true)) return std::nullopt;
-  form.interleaved = !halves;
+  std::optional<std::vector<Rotated>> pairs = rotation(features, form.first, rotated, false);
+  form.interleaved = !pairs;  // one pair is rotated alike in both layouts
+  if (!pairs) pairs = rotation(features, form.first, rotated, true);
+  if (!pairs) return std::nullopt;
   form.table = *c->table;
   form.position_depths = c->position_depths;
-  for (int64_t i = 0; i < rotated / 2; ++i) {
-    form.frequencies.push_back(features[static_cast<size_t>(halves ? i : 2 * i)][0].frequency);
+  form.cos.table = pairs->front().cos.lookup;
+  form.sin.table = pairs->front().sin.lookup;
+  for (const Rotated& pair : *pairs) {
+    if (form.cos.table == nullptr) {
+      form.frequencies.push_back(pair.cos.frequency);
+    } else {
+      form.cos.columns.push_back(static_cast<int64_t>(pair.cos.frequency));
+      form.sin.columns.push_back(static_cast<int64_t>(pair.sin.frequency));
+    }
   }
   return form;
 }

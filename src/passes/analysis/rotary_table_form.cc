@@ -81,7 +81,24 @@ class Evaluator {
     if (node->is("mul")) return mul(*node);
     if (node->is("matmul")) return outer_product(*node);
     if (node->is("cos") || node->is("sin")) return trigonometry(*node);
+    if (node->is("embedding")) return lookup(node->input(0), node->input(1));
+    if (node->is("take") && node->inputs().size() == 2) return lookup(node->input(1), node->input(0));
     return std::nullopt;
+  }
+
+  static std::optional<Form> lookup(Value* rows, Value* table) {
+    if (!table->is_constant() || table->constant()->absent() || table->type().encoding != nullptr) return std::nullopt;
+    const std::vector<int64_t>& shape = table->constant()->shape();
+    if (!is_float(table->type().dtype) || shape.size() != 2 || shape[1] > kMaxFrequencies) return std::nullopt;
+    const IntegerSource source = integer_source(rows);
+    Form form;
+    form.function = Function::kLookup;
+    form.positions = source.source;
+    form.position_axes = source.axes;
+    form.frequencies.dims = {shape[1]};
+    for (int64_t column = 0; column < shape[1]; ++column) form.frequencies.items.push_back(static_cast<float>(column));
+    form.lookup = table;
+    return form;
   }
 
   std::optional<Form> cast(const Node& node) {
@@ -212,7 +229,7 @@ class Evaluator {
       if (!form || form->frequencies.dims.empty()) return std::nullopt;
       if (!first) first = form;
       if (form->function != first->function || form->positions != first->positions || form->scale != first->scale ||
-          form->position_axes != first->position_axes) {
+          form->position_axes != first->position_axes || form->lookup != first->lookup) {
         return std::nullopt;
       }
       parts.push_back(form->frequencies);

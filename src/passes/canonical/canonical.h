@@ -90,8 +90,9 @@ bool silu_chain(const Node& node, Rewriter& rewriter);
 bool relu_chain(const Node& node, Rewriter& rewriter);
 // x / 2 * (1 + erf(..)), x / 2 * (1 + tanh(..)) -> gelu(x), each of its own kind.
 bool gelu_chain(const Node& node, Rewriter& rewriter);
-// softmax(where(c, x, -inf)) -> softmax(add(x, where(c, 0, -inf))), and with the branches the other way round: masks
-// are added. Equal for finite x; where x is +inf or NaN under the mask, the sum is NaN.
+// softmax(where(c, x, -inf)) -> softmax(add(x, where(c, 0, -inf))), and with the branches the other way round, and for
+// any fill of -1e30 or less: masks are added. Equal for |x| < 1e20; where x is +inf or NaN under the mask, the sum is
+// NaN.
 bool masked_fill(const Node& node, Rewriter& rewriter);
 
 // --- Positions and attention
@@ -100,8 +101,12 @@ bool masked_fill(const Node& node, Rewriter& rewriter);
 bool affine_positions(const Node& node, Rewriter& rewriter);
 // Rotations of features by position, in any spelling -> rotary with rotary_table. Angles are the same products in f32.
 bool raise_rotary(const Node& node, Rewriter& rewriter);
+// table[0:n] -> embedding(iota(n), table) for a constant matrix and a number of rows that is known at run time.
+bool leading_rows(const Node& node, Rewriter& rewriter);
 // embedding(broadcast(ids), table) -> broadcast(embedding(ids, table)).
 bool embedding_of_broadcast(const Node& node, Rewriter& rewriter);
+// embedding(cast(i32 ids), table) -> embedding(ids, table), through a view.
+bool embedding_of_widened(const Node& node, Rewriter& rewriter);
 // matmul(x, transpose(y)) -> matmul(x, y) {transpose_b} where the last two axes of a computed y change places.
 bool matmul_of_transpose(const Node& node, Rewriter& rewriter);
 

@@ -24,8 +24,8 @@ std::vector<std::string_view> elementwise() {
 
 // What positions are computed through.
 std::vector<std::string_view> index_arithmetic() {
-  return {"add",   "sub",    "mul",  "neg",    "cast",  "reshape", "transpose", "broadcast",
-          "slice", "concat", "take", "cumsum", "where"};
+  return {"add",       "sub",   "mul",    "neg",  "cast",   "reshape", "transpose",
+          "broadcast", "slice", "concat", "take", "cumsum", "where"};
 }
 
 // Tried at each node in this order.
@@ -61,8 +61,10 @@ const std::vector<NormalForm>& local_forms() {
       {layer_norm_chain, {"rms_norm"}},
       {norm_bias, {"add"}},
       {masked_fill, {"where"}},
+      {leading_rows, {"slice"}},
       {raise_rotary, {"add", "concat", "reshape"}},
       {embedding_of_broadcast, {"embedding"}},
+      {embedding_of_widened, {"embedding"}},
       {linear_of_matmul, {"matmul"}},
       {matmul_of_transpose, {"matmul"}},
       {constant_weight, {"linear"}},

@@ -87,6 +87,46 @@ Value* frequencies_of(Rewriter& rewriter, const RotaryForm& form) {
   return rewriter.constant(Constant::from_f32(name, shape, form.frequencies));
 }
 
+// A constant [positions, R/2] of those columns, times `scale`: the table itself if it is just that, or one made before.
+Value* columns_of(Rewriter& rewriter, const RotaryColumns& columns, double scale) {
+  const Constant& table = *columns.table->constant();
+  const std::vector<float> all = table.to_f32();
+  const auto width = static_cast<size_t>(table.shape()[1]);
+  std::vector<float> data;
+  for (size_t row = 0; row + width <= all.size(); row += width) {
+    for (const int64_t column : columns.columns) {
+      data.push_back(all[row + static_cast<size_t>(column)] * static_cast<float>(scale));
+    }
+  }
+  const std::vector<int64_t> shape = {table.shape()[0], static_cast<int64_t>(columns.columns.size())};
+  if (table.dtype() == DType::kF32 && shape == table.shape() && data == all) return columns.table;
+  const std::string name = table.name() + ".columns";
+  for (const Node* node : rewriter.graph().nodes()) {
+    const Value* made = node->is("embedding") ? node->input(1) : nullptr;
+    if (made == nullptr || !made->is_constant() || made->constant()->name() != name) continue;
+    if (made->constant()->shape() == shape && made->constant()->to_f32() == data) return node->input(1);
+  }
+  return rewriter.constant(Constant::from_f32(name, shape, data));
+}
+
+struct Tables {
+  Value* cos;
+  Value* sin;
+};
+
+Tables tables_of(Rewriter& rewriter, const RotaryForm& form) {
+  Value* positions = squeezed(rewriter, form.table.positions);
+  if (form.cos.table != nullptr) {
+    const auto rows = [&](const RotaryColumns& columns) {
+      return rewriter.value("embedding", {positions, columns_of(rewriter, columns, form.table.scale)});
+    };
+    return {rows(form.cos), rows(form.sin)};
+  }
+  const Node* table =
+      rewriter.node("rotary_table", {positions, frequencies_of(rewriter, form)}, {{"scale", form.table.scale}});
+  return {table->output(0), table->output(1)};
+}
+
 // The rest of a head is about to be put behind this part: the whole is raised at once.
 bool is_part_of_a_head(const Value* value) {
   return std::any_of(value->uses().begin(), value->uses().end(), [](const Use& use) {
@@ -115,11 +155,9 @@ bool raise_rotary(const Node& node, Rewriter& rewriter) {
   }
   if (!(x->shape() == node.output()->shape())) return false;
   const HeadsView view = heads_view(*x, tokens);
-  Node* table =
-      rewriter.node("rotary_table", {squeezed(rewriter, form->table.positions), frequencies_of(rewriter, *form)},
-                    {{"scale", form->table.scale}});
+  const Tables tables = tables_of(rewriter, *form);
   x = rewriter.reshape(rewriter.transpose(x, view.perm), view.merged);
-  x = rewriter.value("rotary", {x, table->output(0), table->output(1)}, {{"interleaved", form->interleaved}});
+  x = rewriter.value("rotary", {x, tables.cos, tables.sin}, {{"interleaved", form->interleaved}});
   x = rewriter.transpose(rewriter.reshape(x, view.permuted), inverse(view.perm));
   rewriter.replace(node.output(), x);
   return true;

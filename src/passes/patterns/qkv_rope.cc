@@ -53,9 +53,10 @@ void rewrite(const Match& match, Rewriter& rewriter) {
   for (size_t i = 0; i < kLinears.size(); ++i) {
     rewriter.replace(match.node(kLinears[i])->output(), merged->output(i));
   }
-  const Node* rotary = rewriter.node(
-      "rotary_embedding", {match.value("q heads"), match.value("k heads"), match.value("cos"), match.value("sin")},
-      {{"interleaved", match.node("q rotary")->attrs().flag("interleaved")}});
+  const Node* rotary =
+      rewriter.node("rotary_embedding",
+                    {match.value("maybe q norm"), match.value("maybe k norm"), match.value("cos"), match.value("sin")},
+                    {{"interleaved", match.node("q rotary")->attrs().flag("interleaved")}});
   rewriter.replace(match.value("q rotary"), rotary->output(0));
   rewriter.replace(match.value("k rotary"), rotary->output(1));
 }
@@ -65,13 +66,19 @@ PatternId linear(Pattern& p, const std::string& name, PatternId x) {
       p.op(name, {"linear"}, {x, p.constant(name + " weight"), p.optional(p.constant(name + " bias"))}));
 }
 
-// linear -> heads -> (norm of each head) -> rotary. Every value on the way stays, so all may be read elsewhere.
+// x, or its norm over the last axis.
+PatternId maybe_normed(Pattern& p, const std::string& name, PatternId x) {
+  const PatternId norm = p.extra_output(p.op(
+      name, {"rms_norm", "layer_norm"}, {x, p.optional(p.any(name + " weight")), p.optional(p.any(name + " bias"))}));
+  return p.one_of("maybe " + name, {norm, x});
+}
+
+// linear -> (norm of all heads) -> heads -> (norm of each head) -> rotary. Every value on the way stays, so all may be
+// read elsewhere.
 PatternId rotated(Pattern& p, const std::string& name, PatternId x, PatternId cos, PatternId sin) {
-  const PatternId split = p.extra_output(p.op(name + " split", {"reshape"}, {linear(p, name, x)}));
-  const PatternId norm =
-      p.extra_output(p.op(name + " norm", {"rms_norm", "layer_norm"},
-                          {split, p.optional(p.any(name + " norm weight")), p.optional(p.any(name + " norm bias"))}));
-  const PatternId heads = p.one_of(name + " heads", {norm, split});
+  const PatternId whole = maybe_normed(p, name + " whole norm", linear(p, name, x));
+  const PatternId split = p.extra_output(p.op(name + " split", {"reshape"}, {whole}));
+  const PatternId heads = maybe_normed(p, name + " norm", split);
   return p.op(name + " rotary", {"rotary"}, {heads, cos, sin});
 }
 
