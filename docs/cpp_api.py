@@ -8,9 +8,9 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/atb"
-# Read in this order; the others follow by name. export.h holds only a macro.
+# Read in this order; the others follow by name. export.h holds only a macro, and plugin.h is C: docs/patterns_user.md.
 FIRST = ["atb.h", "language_model.h", "generation.h"]
-LEFT_OUT = {"export.h"}
+LEFT_OUT = {"export.h", "plugin.h"}
 INTRODUCTION = """# C++ API
 
 The engine without Python: token ids in and out, as text belongs to the Python package. An installed tree

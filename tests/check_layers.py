@@ -14,7 +14,13 @@ KERNEL_USERS = {"kernels", "ops", "devices", "api"}
 # Folders that are no layer of CMakeLists.txt: the extension module sees all layers and the public headers.
 SEES_ALL = "bindings"
 # Public headers, which include nothing but each other, and the layer that implements each.
-PUBLIC = {"atb/export.h": "core", "atb/error.h": "core", "atb/log.h": "core", "atb/generation.h": "runtime"}
+PUBLIC = {
+    "atb/export.h": "core",
+    "atb/error.h": "core",
+    "atb/log.h": "core",
+    "atb/generation.h": "runtime",
+    "atb/plugin.h": "ops",
+}
 PUBLIC_DEFAULT = "api"
 # Third-party headers whose own documentation spells them with quotes.
 FOREIGN = {"hwy"}

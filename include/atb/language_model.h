@@ -82,7 +82,8 @@ class ATB_API LanguageModel {
   void logits(const std::vector<std::vector<int32_t>>& sequences, const ConsumeLogits& consume,
               const Poll& between_steps = {});
 
-  // What was fused and what was not: the JSON of `atb explain` for the loaded graph at `tokens` tokens.
+  // What was fused and what was not: the JSON of `atb explain` for the loaded graph at `tokens` tokens, and under
+  // "sketch" the nodes of the layer in the middle before and after.
   std::string report_json(int64_t tokens) const;
 
   // The engine itself, for the library's own front ends; its header is not installed.
@@ -96,7 +97,7 @@ class ATB_API LanguageModel {
 };
 
 // The JSON of `atb explain` for a model path or a config.json alone (weights are not read). dtype: "auto" (as stored)
-// or the name of a float type, in which activations are counted too.
+// or the name of a float type, in which activations are counted too. As LanguageModel::report_json.
 ATB_API std::string explain_model(const std::string& path_or_config, int64_t tokens, const std::string& dtype);
 
 }  // namespace atb

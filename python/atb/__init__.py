@@ -10,7 +10,8 @@ For example:
 
 from __future__ import annotations
 
-from atb._core import Tensor
+from atb import ops
+from atb._core import Tensor, load_library
 from atb._core import version as _version
 from atb.errors import (
     CancelledError,
@@ -26,7 +27,10 @@ from atb.errors import (
 from atb.generation import GenerationStream, SamplingOptions
 from atb.graph import CompiledGraph, Graph
 from atb.llm import LLM
+from atb.node import Node
+from atb.optimizer import GraphOptimizer
 from atb.output import GenerationOutput, Timing
+from atb.pattern import FusionOp, Pattern
 
 __version__ = _version()
 
@@ -37,16 +41,22 @@ __all__ = [
     "DataLossError",
     "Error",
     "FailedPreconditionError",
+    "FusionOp",
     "GenerationOutput",
     "GenerationStream",
     "Graph",
+    "GraphOptimizer",
     "InternalError",
     "InvalidArgumentError",
+    "Node",
     "NotFoundError",
+    "Pattern",
     "ResourceExhaustedError",
     "SamplingOptions",
     "Tensor",
     "Timing",
     "UnsupportedError",
     "__version__",
+    "load_library",
+    "ops",
 ]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Types of the native module. Generated from it: `make stubs` writes this file again.
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 
 class Error(RuntimeError):
@@ -58,6 +58,33 @@ class Tensor:
 
     def __repr__(self) -> str: ...
 
+class LentTensor:
+    """
+    What a kernel in Python is lent for one call: an array of any strides, to be read only. Its numbers are those of the call until the call ends; copy what is kept.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str:
+        """"f32", "bf16", "i64", ..."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A capsule; with a version where max_version asks for 1.0 or later."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any: ...
+
+    def tolist(self) -> Any:
+        """Nested lists of numbers."""
+
+    def __repr__(self) -> str: ...
+
 class Graph:
     @staticmethod
     def parse(text: str, constants: dict[str, Any]) -> Graph: ...
@@ -73,10 +100,44 @@ class Graph:
     @property
     def outputs(self) -> list[tuple[str, str, str]]: ...
 
-    def optimize_json(self, tokens: int) -> str:
+    def copy(self) -> Graph: ...
+
+    def optimize_json(self, tokens: int, earlier: PatternLog) -> str:
         """Rewrites the graph; the JSON of `atb explain`."""
 
-    def compile(self, threads: int, precision: str, device: str) -> CompiledGraph: ...
+    def compile(self, threads: int, precision: str, device: str, kernels: dict[str, Any], earlier: PatternLog) -> CompiledGraph: ...
+
+    def nodes(self) -> list[tuple[Any, ...]]:
+        """
+        (kind, name, target, names of inputs, attributes, (name, dtype, shape) of outputs, layer, scope) a node.
+        """
+
+    def fuse(self, nodes: list[str], target: str, kernel: str, inputs: list[str], outputs: list[str]) -> tuple[str, str | None]:
+        """
+        Replaces nodes by one external node: its name, or the reason why not. Empty lists: what enters and leaves.
+        """
+
+    def replace(self, nodes: list[str], outputs: list[str], steps: list[tuple[str, list[Any], dict[str, Any]]], results: list[Any]) -> str | None:
+        """
+        Replaces the outputs of nodes by the results of operators (name, operands, attributes): the reason why not, or None. An operand is a name, (step, output), a number, or None.
+        """
+
+class PatternLog:
+    """What patterns in Python do to a graph, for its report and the log."""
+
+    @overload
+    def __init__(self) -> None: ...
+
+    @overload
+    def __init__(self, arg: PatternLog, /) -> None: ...
+
+    def start(self, graph: Graph, pattern: str) -> None: ...
+
+    def matched(self, layer: int, replacement: str) -> None: ...
+
+    def missed(self, layer: int, node: str, constraint: str, actual: str, expected: str) -> None: ...
+
+    def finish(self, graph: Graph) -> None: ...
 
 class CompiledGraph:
     def run(self, arrays: list[Any]) -> list[Tensor]: ...
@@ -169,6 +230,12 @@ def gguf_metadata(path: str) -> dict[str, Any]:
 def resolve_model_path(name: str) -> str: ...
 
 def inspect_json(path: str) -> str: ...
+
+def operator_names() -> list[str]:
+    """Names of all operators of this build."""
+
+def load_library(path: str) -> list[str]:
+    """Loads kernels from a shared library (atb/plugin.h); their names."""
 
 def explain_json(path_or_config: str, tokens: int, dtype: str) -> str: ...
 

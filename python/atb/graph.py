@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from atb import _core
 from atb._core import Tensor
 from atb.errors import InvalidArgumentError
 from atb.generation import as_int
+from atb.node import Node, make_nodes, value_name
+from atb.report import Report
 
 
 class ValueInfo(NamedTuple):
@@ -27,6 +29,23 @@ class Graph:
     def __init__(self, core: _core.Graph) -> None:
         """Wraps a native graph; users call `Graph.parse`."""
         self._core = core
+        self._nodes: list[Node] | None = None
+        self.origins: dict[str, Any] = {}
+        """What a node was imported from, by its name: an object, or a tuple of objects, that `node.target` equals too
+        (a custom operator, its overload, a Python function). Front doors fill it; nodes without an entry have none."""
+        self.kernels: dict[str, Callable[..., Any]] = {}
+        """Kernels in Python that external nodes ask for in their attribute `kernel`."""
+        self.to_kernel_array: Callable[[Any], Any] | None = None
+        """Makes of the array that a kernel in Python is lent what it gets, as `torch.from_dlpack`; None: the array."""
+        self._log = _core.PatternLog()
+
+    def copy(self) -> Graph:
+        """A graph of its own; constants are shared."""
+        twin = Graph(self._core.copy())
+        twin.origins, twin.kernels = dict(self.origins), dict(self.kernels)
+        twin.to_kernel_array = self.to_kernel_array
+        twin._log = _core.PatternLog(self._log)
+        return twin
 
     @classmethod
     def parse(cls, text: str, constants: Mapping[str, Any] | None = None) -> Graph:
@@ -58,13 +77,28 @@ class Graph:
     def outputs(self) -> list[ValueInfo]:
         return [ValueInfo(*value) for value in self._core.outputs]
 
-    def optimize(self, tokens: int = 512) -> dict[str, Any]:
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes in execution order, as torch.fx shows them: inputs, constants, operators, and one for the outputs.
+
+        A view of the graph as it is now; after a rewrite, ask again.
+        """
+        if self._nodes is None:
+            self._nodes = make_nodes(self._core.nodes(), self.origins)
+        return self._nodes
+
+    def find_nodes(self, *, op: str, target: Any = None) -> list[Node]:
+        """The nodes of a kind, and of a target where one is given."""
+        return [node for node in self.nodes if node.op == op and (target is None or node.target == target)]
+
+    def optimize(self, tokens: int = 512) -> Report:
         """Rewrites the graph into its fused form and tells what was fused and what was not.
 
         The report is the object that `atb explain --json` prints: kernels and bytes per layer (for a graph without
-        layers: of the whole graph) where the symbol T is `tokens` and every other one is 1.
+        layers: of the whole graph) where the symbol T is `tokens` and every other one is 1. It prints as a table.
         """
-        report: dict[str, Any] = json.loads(self._core.optimize_json(as_int(tokens, "tokens")))
+        report = Report.from_json(self._core.optimize_json(as_int(tokens, "tokens"), self._log), self.name)
+        self._nodes = None
         return report
 
     def compile(self, threads: int = 0, precision: str = "auto", device: str = "cpu") -> CompiledGraph:
@@ -74,15 +108,95 @@ class Graph:
         precision: "exact", "fast", or "auto" (fast only where a constant is quantized).
         Raises `atb.UnsupportedError` for a graph with state, `atb.FailedPreconditionError` if a constant has no data.
         """
-        return CompiledGraph(self._core.compile(as_int(threads, "threads"), precision, device))
+        kernels = {name: self._adapted(kernel) for name, kernel in self.kernels.items()}
+        core = self._core.compile(as_int(threads, "threads"), precision, device, kernels, self._log)
+        return CompiledGraph(core, self.name)
+
+    def fuse(
+        self,
+        nodes: Sequence[Node],
+        name: str,
+        kernel: Callable[..., Any] | str | None = None,
+        inputs: Sequence[Node] | None = None,
+        outputs: Sequence[Node] | None = None,
+    ) -> str | None:
+        """Replaces nodes by one operator `name`, whose definition they become; see `FusionOp` for the arguments.
+
+        Returns None, or the reason why the graph stays as it is: a value is read outside the nodes but is no output, a
+        value that they read is no input, or the new operator would depend on itself.
+        """
+        key = self._kernel_key(name, kernel) if callable(kernel) else kernel or ""
+        wanted_inputs = [value_name(node) for node in inputs or ()]
+        wanted_outputs = [value_name(node) for node in outputs or ()]
+        made, reason = self._core.fuse(_operators(nodes), name, key, wanted_inputs, wanted_outputs)
+        if reason is None:
+            if callable(kernel):
+                self.kernels[key] = kernel
+            self._changed(made)
+        return reason
+
+    def replace(
+        self, nodes: Sequence[Node], outputs: Sequence[Node], steps: list[Any], results: list[Any]
+    ) -> str | None:
+        """Replaces the values `outputs` of nodes by those of other operators; see `_core.Graph.replace`."""
+        names = [value_name(node) for node in outputs]
+        reason = self._core.replace(_operators(nodes), names, steps, results)
+        if reason is None:
+            self._changed(*names)
+        return reason
+
+    def start_pattern(self, name: str) -> PatternRun:
+        """What a pattern does from now on goes into the log and into reports under this name."""
+        return PatternRun(self, name)
+
+    def _kernel_key(self, name: str, kernel: Callable[..., Any]) -> str:
+        """A name of its own for each callable: two operators of one name may have different ones."""
+        key, count = f"python:{name}", 1
+        while self.kernels.get(key, kernel) is not kernel:
+            count += 1
+            key = f"python:{name}#{count}"
+        return key
+
+    def _changed(self, *names: str) -> None:
+        self._nodes = None
+        for name in names:
+            self.origins.pop(name, None)  # a new node of that name is not what was imported
+
+    def _adapted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        convert = self.to_kernel_array
+        if convert is None:
+            return kernel
+        return lambda *arrays: kernel(*map(convert, arrays))
+
+
+class PatternRun:
+    """One pattern on one graph, for the log and the report."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        """Made by `Graph.start_pattern`."""
+        self._graph = graph
+        graph._log.start(graph._core, name)
+
+    def matched(self, layer: int, replacement: str) -> None:
+        """A place was rewritten."""
+        self._graph._log.matched(layer, replacement)
+
+    def missed(self, layer: int, node: str, constraint: str, actual: str, expected: str) -> None:
+        """A place was not, and why."""
+        self._graph._log.missed(layer, node, constraint, actual, expected)
+
+    def finish(self) -> None:
+        """The pattern has ended."""
+        self._graph._log.finish(self._graph._core)
 
 
 class CompiledGraph:
     """A compiled graph: `fast(x, y)` or `fast(x, y=y)`. Several threads may call it; calls wait for one another."""
 
-    def __init__(self, core: _core.CompiledGraph) -> None:
+    def __init__(self, core: _core.CompiledGraph, name: str = "graph") -> None:
         """Wraps a native compiled graph; users call `Graph.compile`."""
         self._core = core
+        self._name = name
         self.inputs = [ValueInfo(*value) for value in core.inputs]
         self.outputs = [ValueInfo(*value) for value in core.outputs]
 
@@ -102,10 +216,9 @@ class CompiledGraph:
         outputs = self._core.run(self._in_order((), arrays))
         return {info.name: output for info, output in zip(self.outputs, outputs, strict=True)}
 
-    def report(self, tokens: int = 512) -> dict[str, Any]:
+    def report(self, tokens: int = 512) -> Report:
         """What was fused and what was not; see `Graph.optimize`."""
-        report: dict[str, Any] = json.loads(self._core.report_json(as_int(tokens, "tokens")))
-        return report
+        return Report.from_json(self._core.report_json(as_int(tokens, "tokens")), self._name)
 
     def __str__(self) -> str:
         """The text form of the graph that runs."""
@@ -129,6 +242,12 @@ class CompiledGraph:
             if name not in given:
                 raise InvalidArgumentError(f"[graph] input {name} is missing; inputs are {', '.join(names)}")
         return [given[name] for name in names]
+
+
+def _operators(nodes: Sequence[Node]) -> list[str]:
+    """Names of the operators among the nodes; results are their operator's, inputs and constants are nobody's."""
+    owners = [node.args[0] if node.target is operator.getitem else node for node in nodes]
+    return list(dict.fromkeys(node.name for node in owners if node.op == "call_function"))
 
 
 def _names(values: Sequence[ValueInfo]) -> str:

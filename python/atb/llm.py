@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from atb.generation import GenerationStream, SamplingOptions, as_ids, as_int, drive, give_back, is_int, submit
 from atb.output import GenerationOutput, Timing
+from atb.report import Report
 from atb.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
@@ -163,10 +163,9 @@ class LLM:
         """Family, sizes, special tokens, precision, CPU target and load time of the model."""
         return dict(self._info)
 
-    def report(self, tokens: int = 512) -> dict[str, Any]:
-        """What was fused: the object that `atb explain --json` prints, for the graph in use and a step of `tokens`."""
-        report: dict[str, Any] = json.loads(self.engine.report_json(tokens))
-        return report
+    def report(self, tokens: int = 512) -> Report:
+        """What was fused, for the graph in use and a step of `tokens`; it prints as a table and writes a page."""
+        return Report.from_json(self.engine.report_json(tokens), title=f"Fusion of {Path(self.path).name}")
 
     def start_trace(self) -> None:
         """Starts recording which kernel ran when."""

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <list>
 #include <mutex>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "api/input_symbols.h"
@@ -16,6 +18,7 @@
 #include "core/thread_team.h"
 #include "ir/bound_shapes.h"
 #include "ir/op.h"
+#include "passes/engine/pattern_log.h"
 #include "passes/pipeline.h"
 #include "runtime/executor.h"
 #include "runtime/plan.h"
@@ -27,18 +30,6 @@ namespace {
 constexpr size_t kMaxPlans = 16;  // of distinct shapes; the one not used for longest goes
 
 bool misaligned(const TensorView& view) { return reinterpret_cast<uintptr_t>(view.data) % dtype_size(view.dtype) != 0; }
-
-// A constant that the graph returns: its elements, decoded where it is encoded.
-void copy_constant(const Constant& constant, std::byte* to) {
-  const size_t row = static_cast<size_t>(constant.row_elems()) * dtype_size(constant.dtype());
-  for (int64_t i = 0; row > 0 && i < constant.num_rows(); ++i, to += row) {
-    if (constant.encoding() != nullptr) {
-      constant.decode_row(i, reinterpret_cast<float*>(to));
-    } else {
-      std::memcpy(to, constant.row(i), row);
-    }
-  }
-}
 
 // Kernels compute in f32: f64 may be moved and viewed, but not pretended to be computed.
 void check_computable(const Graph& graph) {
@@ -76,6 +67,18 @@ Precision default_precision(const Graph& graph) {
   return Precision::kExact;
 }
 
+// Marks the thread whose call is running.
+class Running {
+ public:
+  explicit Running(std::atomic<std::thread::id>& caller) : caller_(caller) { caller_ = std::this_thread::get_id(); }
+  ~Running() { caller_ = std::thread::id(); }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  std::atomic<std::thread::id>& caller_;
+};
+
 }  // namespace
 
 Tensor Tensor::allocate(DType dtype, std::vector<int64_t> shape) {
@@ -105,11 +108,11 @@ void bind_constant(Graph& graph, const ConstantRef& constant) {
 struct CompiledGraph::Impl {
   Impl(std::unique_ptr<Graph> graph, const CompileOptions& options)
       : precision(precision_named(options.precision, default_precision(*graph), "graph")),
-        report((check_runnable(*graph), optimize(*graph, {.cache = false}))),
+        report((check_runnable(*graph), joined(options.earlier, optimize(*graph, {.cache = false})))),
         team(options.threads),
         store(&team),
         program(std::move(graph), running_device(options.device, "a graph"), store,
-                {.precision = precision, .strided_inputs = true}),
+                {.precision = precision, .strided_inputs = true, .host_kernels = options.host_kernels}),
         executor(team) {}
 
   // The plan of these sizes, moved to the front.
@@ -147,13 +150,23 @@ struct CompiledGraph::Impl {
             ": a graph cannot be used in a forked child process; compile it there");
   }
 
-  std::vector<Tensor> run(std::span<const TensorView> inputs) {
+  // One call at a time; a host kernel's call back into its own graph would wait for itself.
+  std::unique_lock<std::mutex> lock() {
+    require(caller.load() != std::this_thread::get_id(), Code::kFailedPrecondition, "[graph] ", program.graph().name(),
+            ": called by a kernel of its own call; a kernel computes from its inputs alone");
+    return std::unique_lock(mutex);
+  }
+
+  std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner) {
     check_process();
     const Graph& graph = program.graph();
     const Bindings bindings = bind_symbols(graph, inputs);
-    const std::lock_guard lock(mutex);
+    const std::unique_lock held = lock();
+    const Running running(caller);
     const Plan& plan = plan_for(bindings);
-    if (arena.size() < plan.arena_bytes()) arena = AlignedBuffer(plan.arena_bytes(), "arena");
+    if (arena == nullptr || arena->size() < plan.arena_bytes()) {
+      arena = std::make_shared<AlignedBuffer>(plan.arena_bytes(), "arena");
+    }
     std::vector<Tensor> copies;
     const std::vector<TensorView> views = readable(plan, inputs, copies);
     std::vector<Tensor> outputs;
@@ -162,13 +175,16 @@ struct CompiledGraph::Impl {
       outputs.push_back(Tensor::allocate(output->type().dtype, eval(output->shape(), bindings)));
       memory.push_back(outputs.back().data.get());
     }
-    Frame frame = plan.resolve(bindings, views, memory, arena.data());
+    Frame frame = plan.resolve(bindings, views, memory, arena->data());
+    using Lent = std::tuple<std::shared_ptr<const void>, std::shared_ptr<AlignedBuffer>, std::vector<Tensor>,
+                            std::vector<Tensor>>;
+    frame.memory = std::make_shared<Lent>(std::move(owner), arena, copies, outputs);
     executor.run(program, frame, {});
     // What no node wrote to its place: views, inputs, constants, a value returned twice.
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (frame.results[i].data == memory[i]) continue;
       if (graph.outputs()[i]->is_constant()) {
-        copy_constant(*graph.outputs()[i]->constant(), memory[i]);
+        copy_dense(*graph.outputs()[i]->constant(), memory[i]);
       } else {
         copy_dense(frame.results[i], memory[i]);
       }
@@ -183,9 +199,10 @@ struct CompiledGraph::Impl {
   PackedStore store;
   Program program;
   Executor executor;
-  mutable std::mutex mutex;  // guards what follows, and the team
+  std::atomic<std::thread::id> caller;  // whose call is running
+  std::mutex mutex;                     // guards what follows, and the team
   std::list<std::unique_ptr<Plan>> plans;
-  AlignedBuffer arena;
+  std::shared_ptr<AlignedBuffer> arena;  // shared with what host kernels were lent
 };
 
 CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions& options)
@@ -193,7 +210,9 @@ CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions&
 
 CompiledGraph::~CompiledGraph() = default;
 
-std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs) { return impl_->run(inputs); }
+std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner) {
+  return impl_->run(inputs, std::move(owner));
+}
 
 const Graph& CompiledGraph::graph() const { return impl_->program.graph(); }
 
@@ -203,7 +222,7 @@ int CompiledGraph::threads() const { return impl_->team.size(); }
 
 int64_t CompiledGraph::plans() const {
   impl_->check_process();
-  const std::lock_guard lock(impl_->mutex);
+  const std::unique_lock lock = impl_->lock();
   return static_cast<int64_t>(impl_->plans.size());
 }
 

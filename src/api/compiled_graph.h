@@ -12,6 +12,7 @@
 #include "core/tensor.h"
 #include "ir/graph.h"
 #include "passes/engine/report.h"
+#include "runtime/host_kernel.h"
 
 namespace atb {
 
@@ -29,6 +30,8 @@ struct CompileOptions {
   std::string device = "cpu";
   std::string precision = "auto";  // "auto": fast where a constant is quantized, exact otherwise; "exact"; "fast"
   int threads = 0;                 // 0: all available CPUs
+  HostKernels host_kernels{};      // of external nodes that code of the caller computes, on the thread that calls run()
+  MatchReport earlier{};           // what patterns of the caller have done to the graph; part of the report
 };
 
 // Puts `constant` in the place of the graph's constant of the same name. kNotFound if the graph uses none of that name,
@@ -40,6 +43,8 @@ class CompiledGraph {
  public:
   // `graph` is a plain or optimized graph. kUnsupported for one with state (that is LanguageModel's work),
   // kFailedPrecondition if a constant has no data, kInvalidArgument if a symbol cannot be found from input shapes.
+  // External nodes that are still there: kUnsupported for those without kernel, kFailedPrecondition for those whose
+  // kernel is not there.
   explicit CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
   ~CompiledGraph();
   CompiledGraph(const CompiledGraph&) = delete;
@@ -49,7 +54,9 @@ class CompiledGraph {
   // ones too) and any alignment are right, but an input is copied first if its elements are misaligned, or if a reshape
   // needs it in one piece. Results are new memory that outlives this object. kInvalidArgument names the input whose
   // rank, dtype or shape does not fit, kResourceExhausted if memory runs out.
-  std::vector<Tensor> run(std::span<const TensorView> inputs);
+  // What a host kernel throws ends the call, and later calls are right again; one that calls this graph gets
+  // kFailedPrecondition. `owner` keeps the inputs' memory alive for host kernels that hold on to what they were lent.
+  std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner = nullptr);
 
   const Graph& graph() const;         // as it runs, all patterns applied
   const MatchReport& report() const;  // what the optimizer did

@@ -2,11 +2,14 @@
 #include "bindings/files.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "atb/language_model.h"
 #include "frontends/gguf.h"
+#include "ir/op.h"
 #include "models/inspect.h"
 #include "models/resolve.h"
+#include "ops/plugin_util.h"
 
 namespace atb {
 namespace {
@@ -62,6 +65,12 @@ nb::dict gguf_metadata(const std::string& path) {
   return result;
 }
 
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (const OpDef* op : OpRegistry::instance().all()) names.push_back(op->name);
+  return names;
+}
+
 }  // namespace
 
 void bind_files(nb::module_& module) {
@@ -71,6 +80,9 @@ void bind_files(nb::module_& module) {
              "All metadata of a GGUF file as Python objects.");
   module.def("resolve_model_path", &resolve_model_path, nb::arg("name"), Release());
   module.def("inspect_json", &inspect_json, nb::arg("path"), Release());
+  module.def("operator_names", &operator_names, "Names of all operators of this build.");
+  module.def("load_library", &load_plugin, nb::arg("path"), Release(),
+             "Loads kernels from a shared library (atb/plugin.h); their names.");
   module.def("explain_json", &explain_model, nb::arg("path_or_config"), nb::arg("tokens"), nb::arg("dtype"), Release());
 }
 

@@ -15,10 +15,13 @@
 
 #include "api/compiled_graph.h"
 #include "bindings/arrays.h"
+#include "bindings/graph_nodes.h"
+#include "bindings/host_kernels.h"
 #include "bindings/thread_count.h"
 #include "core/error.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
+#include "passes/engine/pattern_log.h"
 #include "passes/explain.h"
 #include "passes/pipeline.h"
 
@@ -60,43 +63,64 @@ std::unique_ptr<Graph> parse(std::string_view text, const nb::dict& constants) {
   return graph;
 }
 
-std::string optimize_json(Graph& graph, int64_t tokens) {
-  return explain_json(optimize(graph, {.cache = false}), tokens);
+std::string optimize_json(Graph& graph, int64_t tokens, const PatternLog& earlier) {
+  return explain_json(joined(earlier.report(), optimize(graph, {.cache = false})), tokens);
 }
 
 std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, const std::string& precision,
-                                       const std::string& device) {
-  return std::make_unique<CompiledGraph>(graph.clone(), CompileOptions{device, precision, thread_count(threads)});
+                                       const std::string& device, const nb::dict& kernels, const PatternLog& earlier) {
+  CompileOptions options{device, precision, thread_count(threads), host_kernels_from(kernels), earlier.report()};
+  const nb::gil_scoped_release release;
+  return std::make_unique<CompiledGraph>(graph.clone(), options);
 }
 
 std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays) {
   const std::vector<Value*>& inputs = compiled.graph().inputs();
   require(arrays.size() == inputs.size(), Code::kInvalidArgument, "[graph] ", compiled.graph().name(), ": ",
           arrays.size(), " inputs given, it takes ", inputs.size());
-  std::vector<BorrowedArray> borrowed;  // lent until this function returns
+  using Borrowed = std::vector<BorrowedArray>;
+  // Lent until this function returns, or as long as a kernel in Python holds on to them.
+  const std::shared_ptr<Borrowed> borrowed(new Borrowed, [](const Borrowed* held) {
+    const nb::gil_scoped_acquire acquire;
+    delete held;
+  });
   std::vector<TensorView> views;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    borrowed.push_back(borrow_array(arrays[i], "[graph] input " + inputs[i]->name()));
-    views.push_back(borrowed.back().view);
+    borrowed->push_back(borrow_array(arrays[i], "[graph] input " + inputs[i]->name()));
+    views.push_back(borrowed->back().view);
   }
   const nb::gil_scoped_release release;
-  return compiled.run(views);
+  return compiled.run(views, borrowed);
 }
 
 }  // namespace
 
 void bind_graph(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
-  nb::class_<Graph>(module, "Graph")
+  nb::class_<Graph> graphs(module, "Graph");
+  nb::class_<PatternLog>(module, "PatternLog", "What patterns in Python do to a graph, for its report and the log.")
+      .def(nb::init<>())
+      .def(nb::init<const PatternLog&>())
+      .def("start", &PatternLog::start, nb::arg("graph"), nb::arg("pattern"))
+      .def("matched", &PatternLog::matched, nb::arg("layer"), nb::arg("replacement"))
+      .def("missed", &PatternLog::missed, nb::arg("layer"), nb::arg("node"), nb::arg("constraint"), nb::arg("actual"),
+           nb::arg("expected"))
+      .def("finish", &PatternLog::finish, nb::arg("graph"));
+  graphs
       .def_static("parse", &parse, nb::arg("text"), nb::arg("constants"),
                   nb::sig("def parse(text: str, constants: dict[str, typing.Any]) -> Graph"))
       .def("__str__", [](const Graph& graph) { return print(graph); })
       .def_prop_ro("name", &Graph::name)
       .def_prop_ro("inputs", &inputs_of)
       .def_prop_ro("outputs", &outputs_of)
-      .def("optimize_json", &optimize_json, nb::arg("tokens"), Release(),
+      .def("copy", &Graph::clone, Release())
+      .def("optimize_json", &optimize_json, nb::arg("tokens"), nb::arg("earlier"), Release(),
            "Rewrites the graph; the JSON of `atb explain`.")
-      .def("compile", &compile, nb::arg("threads"), nb::arg("precision"), nb::arg("device"), Release());
+      .def("compile", &compile, nb::arg("threads"), nb::arg("precision"), nb::arg("device"), nb::arg("kernels"),
+           nb::arg("earlier"),
+           nb::sig("def compile(self, threads: int, precision: str, device: str, "
+                   "kernels: dict[str, typing.Any], earlier: PatternLog) -> CompiledGraph"));
+  bind_graph_nodes(graphs);
   nb::class_<CompiledGraph>(module, "CompiledGraph")
       .def("run", &run, nb::arg("arrays"), nb::sig("def run(self, arrays: list[typing.Any]) -> list[Tensor]"))
       .def("__str__", [](const CompiledGraph& compiled) { return print(compiled.graph()); })
@@ -107,7 +131,7 @@ void bind_graph(nb::module_& module) {
       .def_prop_ro("inputs", [](const CompiledGraph& compiled) { return inputs_of(compiled.graph()); })
       .def_prop_ro("outputs", [](const CompiledGraph& compiled) { return outputs_of(compiled.graph()); })
       .def_prop_ro("threads", &CompiledGraph::threads)
-      .def_prop_ro("plans", &CompiledGraph::plans);
+      .def_prop_ro("plans", &CompiledGraph::plans, Release());
 }
 
 }  // namespace atb

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/memory.h"
 
 namespace atb {
 namespace {
@@ -376,6 +377,27 @@ ConstantRef Constant::transpose(const ConstantRef& source) {
   known[source->id()] = transposed;
   known[transposed->id()] = source;
   return transposed;
+}
+
+void copy_dense(const Constant& constant, std::byte* to) {
+  const size_t row = static_cast<size_t>(constant.row_elems()) * dtype_size(constant.dtype());
+  for (int64_t i = 0; row > 0 && i < constant.num_rows(); ++i, to += row) {
+    if (constant.encoding() != nullptr) {
+      constant.decode_row(i, reinterpret_cast<float*>(to));
+    } else {
+      std::memcpy(to, constant.row(i), row);
+    }
+  }
+}
+
+std::shared_ptr<const std::byte> dense_bytes(const ConstantRef& constant) {
+  if (const std::byte* bytes = constant->plain_bytes()) return {constant, bytes};
+  const int64_t elements = constant->num_rows() * constant->row_elems();
+  if (elements == 0) return nullptr;
+  auto copy = std::make_shared<AlignedBuffer>(static_cast<size_t>(elements) * dtype_size(constant->dtype()),
+                                              "constant " + constant->name());
+  copy_dense(*constant, copy->data());
+  return {copy, copy->data()};
 }
 
 void decode_f32(DType dtype, const Encoding* encoding, const std::byte* src, int64_t count, float* dst) {

@@ -94,6 +94,11 @@ class Constant {
   uint64_t id_ = 0;
 };
 
+// Writes the elements row-major and side by side, decoded to f32 where they are encoded.
+void copy_dense(const Constant& constant, std::byte* to);
+// The same without a copy where they lie so already. Null for a constant without elements.
+std::shared_ptr<const std::byte> dense_bytes(const ConstantRef& constant);
+
 // Decodes `count` values of a plain dtype or encoding (count a multiple of the block) to f32, exactly.
 void decode_f32(DType dtype, const Encoding* encoding, const std::byte* src, int64_t count, float* dst);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/bound_shapes.h"
 
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/error.h"
 #include "ir/op.h"
 #include "ir/schema.h"
+#include "ir/text.h"
 
 namespace atb {
 namespace {
@@ -26,6 +28,7 @@ class BoundShapes {
 
  private:
   void check(const Node& node) {
+    if (node.is("external") && check_external(node)) return;
     std::vector<Value*> inputs;
     for (Value* input : node.inputs()) inputs.push_back(bound(input));
     const std::vector<Type> types = rule(node, inputs);
@@ -34,6 +37,20 @@ class BoundShapes {
       require(types[i] == expected, Code::kInvalidArgument, "[", node.op_name(), "] ", node.name(), ": gives ",
               types[i].str(), ", the graph says ", expected.str(), here_);
     }
+  }
+
+  // Types of an external node are given, or those of its body, in whose text symbols are not bound. False where the
+  // body is over other types than the node's.
+  bool check_external(const Node& node) {
+    for (const Value* output : node.outputs()) bound(node, output->type());
+    const std::string& text = node.attrs().text("body");
+    if (text.empty()) return true;
+    const std::unique_ptr<Graph> body = parse_graph(text);
+    for (size_t i = 0; i < node.inputs().size(); ++i) {
+      if (body->inputs()[i]->type() != node.input(i)->type()) return false;
+    }
+    check_bound_shapes(*body, bindings_);
+    return true;
   }
 
   std::vector<Type> rule(const Node& node, const std::vector<Value*>& inputs) const {

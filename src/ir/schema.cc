@@ -50,7 +50,7 @@ void check_inputs(const OpDef& op, std::span<Value* const> inputs, std::string_v
       fail("input ", spec.name, " is missing");
     }
   }
-  for (size_t i = op.inputs.size(); i < inputs.size(); ++i) {
+  for (size_t i = op.inputs.size() - (variadic ? 1 : 0); i < inputs.size(); ++i) {
     if (inputs[i] == nullptr) fail("input ", i, " is missing");
   }
 }

@@ -43,6 +43,17 @@ class GraphParser {
     return std::move(graph_);
   }
 
+  std::vector<Type> parse_types() {
+    std::vector<Type> types;
+    if (lexer_.at_end()) return types;
+    do {
+      types.push_back(parse_type());
+      if (types.size() > kMaxOutputs) lexer_.fail("too many types");
+    } while (lexer_.take(','));
+    if (!lexer_.at_end()) lexer_.fail("text after the last type");
+    return types;
+  }
+
  private:
   void parse_graph() {
     if (!lexer_.take_word("graph")) lexer_.fail("expected graph @name(...) {");
@@ -344,6 +355,11 @@ class GraphParser {
 std::unique_ptr<Graph> parse_graph(std::string_view text) {
   require(text.size() <= kMaxText, Code::kInvalidArgument, "[graph text] ", text.size(), " bytes: at most ", kMaxText);
   return GraphParser(text).parse();
+}
+
+std::vector<Type> parse_types(std::string_view text) {
+  require(text.size() <= kMaxText, Code::kInvalidArgument, "[graph text] ", text.size(), " bytes: at most ", kMaxText);
+  return GraphParser(text).parse_types();
 }
 
 }  // namespace atb

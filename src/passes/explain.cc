@@ -20,9 +20,24 @@ Bindings bind_tokens(const MatchReport& report, int64_t tokens) {
   collect_symbols(report.before.bytes, symbols);
   collect_symbols(report.after.bytes, symbols);
   for (const PatternResult& pattern : report.patterns) collect_symbols(pattern.cost.bytes, symbols);
+  for (const LayerSketch* sketch : {&report.sketch_before, &report.sketch_after}) {
+    for (const SketchNode& node : sketch->nodes) collect_symbols(node.bytes, symbols);
+  }
   Bindings bindings;
   for (const auto& [symbol, range] : symbols) bindings.emplace(symbol, symbol == "T" ? tokens : 1);
   return bindings;
+}
+
+Json sketch_json(const LayerSketch& sketch, const Bindings& bindings) {
+  Json nodes = Json::array();
+  for (const SketchNode& node : sketch.nodes) {
+    nodes.push_back({{"name", node.name},
+                     {"op", node.op},
+                     {"inputs", node.inputs},
+                     {"bytes", node.bytes.eval(bindings)},
+                     {"view", node.view}});
+  }
+  return nodes;
 }
 
 }  // namespace
@@ -56,6 +71,9 @@ std::string explain_json(const MatchReport& report, int64_t tokens) {
                                    {"actual", miss.actual},
                                    {"expected", miss.expected}});
   }
+  json["sketch"] = {{"layer", report.sketch_after.layer},
+                    {"before", sketch_json(report.sketch_before, bindings)},
+                    {"after", sketch_json(report.sketch_after, bindings)}};
   return json.dump();
 }
 

@@ -20,7 +20,7 @@ bool small(const Type& type) {
 }
 
 bool foldable(const Node& node) {
-  if (node.op().has_state || node.op().fused || node.inputs().empty()) return false;
+  if (node.op().has_state || node.op().fused || node.is("external") || node.inputs().empty()) return false;
   const auto plain = [](const Value* value) {
     return value == nullptr ||
            (value->is_constant() && !value->constant()->absent() && value->constant()->encoding() == nullptr);

@@ -7,6 +7,7 @@
 #include "passes/cse.h"
 #include "passes/dce.h"
 #include "passes/engine/driver.h"
+#include "passes/externals.h"
 #include "passes/fold_constants.h"
 #include "passes/insert_kv_cache.h"
 #include "passes/widen_floats.h"
@@ -40,8 +41,10 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   };
 
   if (options.verify) verify(graph, "the front door");
+  pass("expand_externals", [&] { expand_externals(graph); });
   if (options.widen) pass("widen_floats", [&] { widen_floats(graph); });
   report.before = measure_layers(graph);
+  report.sketch_before = sketch_layer(graph);
 
   if (options.cache) pass("drop_padding", [&] { drop_padding(graph); });
   pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
@@ -62,6 +65,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   }
 
   report.after = measure_layers(graph);
+  report.sketch_after = sketch_layer(graph);
   return report;
 }
 

@@ -63,6 +63,7 @@ void Executor::add_task(const Kernel& kernel, const Call& call, int item, int ph
 void Executor::list_tasks(const Program& program, const Frame& frame) {
   tasks_.clear();
   groups_.clear();
+  segments_.assign(1, {});
   for (const std::vector<int>& stage : program.stages()) {
     int phases = 0;
     for (int index : stage) phases = std::max(phases, program.items()[static_cast<size_t>(index)].kernel->phases());
@@ -77,6 +78,11 @@ void Executor::list_tasks(const Program& program, const Frame& frame) {
                        [](const Task& a, const Task& b) { return a.cost > b.cost; });
       groups_.emplace_back(begin, tasks_.size());
     }
+    segments_.back().end = groups_.size();
+    for (int index : stage) {
+      if (program.items()[static_cast<size_t>(index)].host) segments_.back().host_items.push_back(index);
+    }
+    if (!segments_.back().host_items.empty()) segments_.push_back({groups_.size(), groups_.size(), {}});
   }
   if (num_cursors_ < tasks_.size()) {
     cursors_ = std::make_unique<Cursor[]>(tasks_.size());
@@ -149,11 +155,12 @@ void Executor::wait_for(size_t task, int worker, Trace* trace) noexcept {
   trace->record(labels_[static_cast<size_t>(tasks_[task].item)].wait, begin_ns, Trace::now_ns(), worker);
 }
 
-void Executor::work(const Program& program, const Frame& frame, int worker, Trace* trace) {
+void Executor::work(const Program& program, const Frame& frame, const Segment& segment, int worker, Trace* trace) {
   if (trace != nullptr && worker > 0) {
     trace->record(team_.was_parked(worker) ? parked_label_ : wake_label_, launch_ns_, Trace::now_ns(), worker);
   }
-  for (const auto& [begin, end] : groups_) {
+  for (size_t group = segment.begin; group < segment.end; ++group) {
+    const auto [begin, end] = groups_[group];
     for (size_t t = begin; t < end; ++t) run_task(program, frame, t, worker, trace);
     for (size_t t = begin; t < end; ++t) wait_for(t, worker, trace);
   }
@@ -182,24 +189,41 @@ void Executor::label_items(const Program& program, const Frame& frame, Trace& tr
 void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace) {
   if (trace != nullptr && !trace->enabled()) trace = nullptr;
   prepare(program, frame, sequences);
-  if (trace == nullptr) {
-    team_.run([&](int worker) { work(program, frame, worker, nullptr); });
-  } else {
-    run_traced(program, frame, *trace);
+  if (trace != nullptr) label_items(program, frame, *trace);
+  for (const Segment& segment : segments_) {
+    if (segment.begin < segment.end) launch(program, frame, segment, trace);
+    require(!fault_.load(), Code::kInvalidArgument, "[executor] ", program.graph().name(),
+            ": an id lies outside its table, or a value is one that its operator cannot take; the results are "
+            "discarded");
+    for (const int item : segment.host_items) run_host(program, frame, item, trace);
   }
-  require(!fault_.load(), Code::kInvalidArgument, "[executor] ", program.graph().name(),
-          ": an id lies outside its table, or a value is one that its operator cannot take; the results are discarded");
 }
 
-void Executor::run_traced(const Program& program, const Frame& frame, Trace& trace) {
-  label_items(program, frame, trace);
+void Executor::launch(const Program& program, const Frame& frame, const Segment& segment, Trace* trace) {
+  if (trace == nullptr) return team_.run([&](int worker) { work(program, frame, segment, worker, nullptr); });
   launch_ns_ = Trace::now_ns();
   int64_t finished_ns = 0;  // when the caller had done its part
   team_.run([&](int worker) {
-    work(program, frame, worker, &trace);
+    work(program, frame, segment, worker, trace);
     if (worker == 0) finished_ns = Trace::now_ns();
   });
-  if (team_.size() > 1) trace.record(finish_label_, finished_ns, Trace::now_ns(), 0);
+  if (team_.size() > 1) trace->record(finish_label_, finished_ns, Trace::now_ns(), 0);
+}
+
+void Executor::run_host(const Program& program, const Frame& frame, int item, Trace* trace) {
+  const size_t index = static_cast<size_t>(item);
+  const Program::Item& host = program.items()[index];
+  std::vector<TensorView> inputs = frame.items[index].inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (host.constants[i] != nullptr) inputs[i].data = const_cast<std::byte*>(host.constants[i].get());
+    require(inputs[i].data != nullptr || inputs[i].size() == 0, Code::kUnsupported, "[external] ", host.node->name(),
+            ": input ", i,
+            " is a view of a constant that is encoded or not in one piece; let the pattern match the view too");
+  }
+  using Memory = std::pair<std::shared_ptr<const void>, std::vector<std::shared_ptr<const std::byte>>>;
+  const int64_t begin_ns = trace == nullptr ? 0 : Trace::now_ns();
+  host.host({*host.node, inputs, frame.items[index].outputs, std::make_shared<Memory>(frame.memory, host.constants)});
+  if (trace != nullptr) trace->record(labels_[index].work, begin_ns, Trace::now_ns(), 0);
 }
 
 size_t Executor::scratch_bytes() const {

@@ -20,7 +20,8 @@ class Executor {
  public:
   explicit Executor(ThreadTeam& team);
 
-  // Runs all stages on `frame`. `sequences` is the ragged step (empty without state). One run at a time. Throws
+  // Runs all stages on `frame`, as one launch but for host kernels: those run between launches, on the calling thread,
+  // and what they throw ends the run. `sequences` is the ragged step (empty without state). One run at a time. Throws
   // kInvalidArgument after the walk if a kernel met a value that it cannot take, such as an id outside its table; state
   // values are then undefined and the caller drops the step.
   void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr);
@@ -42,13 +43,21 @@ class Executor {
     alignas(64) std::atomic<int64_t> done{0};
   };
 
+  // Groups that one launch runs, and the items of host kernels that run after it.
+  struct Segment {
+    size_t begin;
+    size_t end;
+    std::vector<int> host_items;
+  };
+
   void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
   void reserve_scratch(const Program& program, Frame& frame);
   void add_task(const Kernel& kernel, const Call& call, int item, int phase);
   void list_tasks(const Program& program, const Frame& frame);
   void label_items(const Program& program, const Frame& frame, Trace& trace);
-  void run_traced(const Program& program, const Frame& frame, Trace& trace);
-  void work(const Program& program, const Frame& frame, int worker, Trace* trace);
+  void launch(const Program& program, const Frame& frame, const Segment& segment, Trace* trace);
+  void run_host(const Program& program, const Frame& frame, int item, Trace* trace);
+  void work(const Program& program, const Frame& frame, const Segment& segment, int worker, Trace* trace);
   int64_t run_parts(const Kernel& kernel, const Call& call, const Task& task, Cursor& cursor, int worker) noexcept;
   void run_task(const Program& program, const Frame& frame, size_t task, int worker, Trace* trace) noexcept;
   void wait_for(size_t task, int worker, Trace* trace) noexcept;
@@ -56,6 +65,7 @@ class Executor {
   ThreadTeam& team_;
   std::vector<Task> tasks_;
   std::vector<std::pair<size_t, size_t>> groups_;  // [begin, end) of tasks that run side by side
+  std::vector<Segment> segments_;
   std::unique_ptr<Cursor[]> cursors_;
   size_t num_cursors_ = 0;
   AlignedBuffer scratch_;                      // shared by the phases of a stage's nodes

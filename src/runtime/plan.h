@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Frame {
   };
   std::vector<Item> items;          // parallel to Program::items()
   std::vector<TensorView> results;  // graph outputs; those of type state have no data
+  // What host kernels get as HostCall::memory.
+  std::shared_ptr<const void> memory = nullptr;
 };
 
 class Plan {

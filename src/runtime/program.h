@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/kernel.h"
 #include "passes/schedule.h"
+#include "runtime/host_kernel.h"
 
 namespace atb {
 
@@ -17,6 +18,7 @@ struct ProgramOptions {
   Precision precision = Precision::kExact;
   const KvLayout* kv = nullptr;  // needed where the graph has state operators
   bool strided_inputs = false;   // graph inputs may come with any strides (Plan::resolve on views)
+  HostKernels host_kernels{};    // of external nodes; where they run, the launch is split
 };
 
 class Program {
@@ -24,9 +26,13 @@ class Program {
   struct Item {
     const Node* node;
     std::unique_ptr<Kernel> kernel;
+    // Of a node that code outside the plan computes: that code, and dense bytes of its constants (null for others).
+    HostKernel host = nullptr;
+    std::vector<std::shared_ptr<const std::byte>> constants = {};
   };
 
-  // Packs weights into `store` (shared by programs of one model). kUnsupported for a state operator without a kernel.
+  // Packs weights into `store` (shared by programs of one model). kUnsupported for a state operator without a kernel,
+  // and for external nodes whose kernels are not there, listing them all.
   Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore& store, const ProgramOptions& options);
 
   const Graph& graph() const { return *graph_; }
@@ -35,6 +41,8 @@ class Program {
   const Schedule& schedule() const { return schedule_; }
 
  private:
+  void add_item(const Node& node, const Device& device, PackedStore& store, const ProgramOptions& options);
+
   std::unique_ptr<Graph> graph_;
   std::vector<Item> items_;
   Schedule schedule_;

@@ -205,6 +205,14 @@ def resolve_model_path(name: str) -> str:
     return name
 
 
+def load_library(path: str) -> list[str]:
+    return []
+
+
+def operator_names() -> list[str]:
+    return ["add"]
+
+
 def explain_json(path_or_config: str, tokens: int, dtype: str) -> str:
     sizes = {"before": 20, "after": 8}
     return json.dumps(

@@ -75,7 +75,7 @@ def test_graphs_release_it(patient_interpreter: None, graph: atb.Graph) -> None:
     run = graph.compile(threads=1)
     x = np.ones((20_000, 256), np.float32)
     assert goes_on_during(lambda: run._core.run([x]))
-    assert goes_on_during(lambda: graph._core.compile(1, "auto", "cpu"))
+    assert goes_on_during(lambda: graph.compile(threads=1))
 
 
 def test_models_release_it(patient_interpreter: None, tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, ParamSpec
 import typer
 
 from atb.errors import Error
+from atb.table import WIDTH, table_text
 
 P = ParamSpec("P")
-PIPED_WIDTH = 140  # columns of tables that do not go to a terminal
 
 INT32_MAX = 2**31 - 1
 _debug = False  # set by --debug, wherever it stands on the command line
@@ -74,19 +74,13 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """A table on stdout under its title; columns of numbers are right-aligned."""
-    from rich.console import Console
-    from rich.table import Table
-
-    cells = [[str(cell) for cell in row] for row in rows]
-    table = Table()
-    for i, name in enumerate(columns):
-        numbers = all(row[i][:1].isdigit() or not row[i] for row in cells)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*row)
     print_line(title)
-    width = None if sys.stdout.isatty() else PIPED_WIDTH  # a pipe has no width, and 80 columns would break words
-    Console(markup=False, highlight=False, width=width).print(table)
+    print_line(table_text(columns, rows, table_width()))
+
+
+def table_width() -> int | None:
+    """Columns of a table on stdout: None for a terminal's own; a pipe has none, and 80 would break words."""
+    return None if sys.stdout.isatty() else WIDTH
 
 
 def print_line(text: str) -> None:
@@ -104,8 +98,3 @@ def print_piece(text: str) -> None:
 def _shown(text: str) -> str:
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, errors="replace").decode(encoding)
-
-
-def megabytes(count: float) -> str:
-    """Bytes as decimal megabytes."""
-    return f"{count / 1e6:,.1f} MB"

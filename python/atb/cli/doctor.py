@@ -16,6 +16,7 @@ from typing import Any
 import atb
 from atb import _core
 from atb.cli import common
+from atb.table import megabytes
 
 # What each distribution is for. ATB runs without the optional ones: it reads safetensors and GGUF files itself.
 REQUIRED = {
@@ -123,7 +124,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     cpu, threads, memory, cache = facts["cpu"], facts["threads"], facts["memory"], facts["model_cache"]
     usable = ", ".join(cpu["usable_targets"]) or "none"
     limit = memory["cgroup_bytes"]
-    in_group = "no limit of the control group" if limit is None else f"{common.megabytes(limit)} in the control group"
+    in_group = "no limit of the control group" if limit is None else f"{megabytes(limit)} in the control group"
     return [
         ("atb", f"{facts['atb']['version']} in {facts['atb']['path']}"),
         ("python", f"{facts['python']['version']}, {facts['python']['executable']}"),
@@ -131,6 +132,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("cpu", f"{cpu['target']}; usable here: {usable}; in this build: {', '.join(cpu['compiled_targets'])}"),
         ("devices", ", ".join(facts["devices"])),
         ("threads", f"{threads['count']}: {threads['reason']}"),
-        ("memory", f"{common.megabytes(memory['available_bytes'])} available; {in_group}"),
+        ("memory", f"{megabytes(memory['available_bytes'])} available; {in_group}"),
         ("models", f"paths, and org/name in {cache['path']}{'' if cache['exists'] else ' (not there yet)'}"),
     ]

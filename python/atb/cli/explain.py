@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import json as json_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from atb import _core
 from atb.cli import common
-from atb.cli.report import print_report
+from atb.report import Report
 
 
 @common.command
@@ -21,6 +21,7 @@ def run(
         int, typer.Option(max=common.INT32_MAX, help="Tokens of the step that bytes are counted for.")
     ] = 512,
     dtype: Annotated[str, typer.Option(help="Type that bytes are counted in: auto, f32, f16 or bf16.")] = "auto",
+    html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page to this file.")] = None,
     log_level: common.LogLevel = None,
     json: common.Json = False,
     debug: common.Debug = False,
@@ -31,8 +32,12 @@ def run(
     if log_level is not None:
         _core.set_log_level(log_level)
     path = config if config is not None else _core.resolve_model_path(str(model))
-    report = json_module.loads(_core.explain_json(path, tokens, dtype))
+    report = Report.from_json(_core.explain_json(path, tokens, dtype), title=f"Fusion of {Path(path).name or path}")
+    if html is not None:
+        report.html(html)
     if json:
         common.print_json(report)
+    elif html is not None:
+        common.print_line(f"{html}: {report.headline()}")
     else:
-        print_report(report)
+        common.print_line(report.text(common.table_width()))

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from atb.cli import common
-from atb.cli.report import print_report
 from atb.llm import LLM
 from atb.output import GenerationOutput
 
@@ -63,7 +62,7 @@ def run(
         return
     outputs = _print_texts(llm, texts, options, echo=report)
     if report:
-        print_report(llm.report())
+        common.print_line(llm.report().text(common.table_width()))
         _print_speed(outputs)
 
 

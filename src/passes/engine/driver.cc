@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "passes/engine/matcher.h"
+#include "passes/engine/pattern_log.h"
 #include "passes/engine/rewriter.h"
 
 namespace atb {
@@ -91,8 +92,7 @@ class PatternRun {
     gone.insert(rewriter.erased().begin(), rewriter.erased().end());
     ++result_.matches;
     result_.layers.insert(layer);
-    log(LogLevel::kInfo, kWhere, "Pattern " + pattern_.name() + " matched at layer " + std::to_string(layer));
-    log(LogLevel::kInfo, kWhere, "Replaced with " + pattern_.replacement());
+    log_match(pattern_.name(), pattern_.replacement(), layer);
     return true;
   }
 

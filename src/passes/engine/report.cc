@@ -22,6 +22,25 @@ LayerCost measure_layers(const Graph& graph) {
   return cost;
 }
 
+LayerSketch sketch_layer(const Graph& graph) {
+  constexpr size_t kMostNodes = 500;
+  const int layers = static_cast<int>(measure_layers(graph).layers);
+  LayerSketch sketch;
+  const bool layered = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](auto* n) { return n->layer() >= 0; });
+  if (layered) sketch.layer = layers / 2;
+  for (const Node* node : graph.nodes()) {
+    if (node->layer() != sketch.layer || sketch.nodes.size() == kMostNodes) continue;
+    const std::string& op = node->is("external") ? node->attrs().text("target") : node->op_name();
+    SketchNode drawn{node->name(), op, {}, node_bytes(*node), node->op().is_view()};
+    for (const Value* input : node->inputs()) {
+      if (input == nullptr || input->is_constant() || input->type().dtype == DType::kState) continue;
+      drawn.inputs.push_back(input->producer() == nullptr ? input->name() : input->producer()->name());
+    }
+    sketch.nodes.push_back(std::move(drawn));
+  }
+  return sketch;
+}
+
 std::string MatchReport::text() const {
   const auto line = [](const std::string& what, const LayerCost& cost) {
     return what + ": " + std::to_string(cost.kernels) + " kernels, " + cost.bytes.str() + " bytes in " +

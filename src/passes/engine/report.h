@@ -23,6 +23,24 @@ struct LayerCost {
 
 LayerCost measure_layers(const Graph& graph);
 
+// A node in a picture of a layer.
+struct SketchNode {
+  std::string name;
+  std::string op;                   // of an external node: its target
+  std::vector<std::string> inputs;  // names of what it reads: nodes of the layer, or values from outside; no constants
+  Dim bytes = 0;
+  bool view = false;  // no kernel
+};
+
+// One layer of a graph, or all of a graph that numbers none.
+struct LayerSketch {
+  int layer = -1;
+  std::vector<SketchNode> nodes;  // in execution order
+};
+
+// Of the layer in the middle, which is as most are; at most 500 nodes.
+LayerSketch sketch_layer(const Graph& graph);
+
 struct PatternResult {
   std::string name;
   std::string replacement;
@@ -34,6 +52,8 @@ struct PatternResult {
 struct MatchReport {
   LayerCost before;
   LayerCost after;
+  LayerSketch sketch_before;
+  LayerSketch sketch_after;
   std::vector<PatternResult> patterns;  // in the order applied
   // The deepest failure of each pattern at each layer, of those that say something: no match in that layer at all, or
   // more than the root fitted.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/inline.h"
+
 namespace atb {
 
 Rewriter::Rewriter(Graph& graph, Node* anchor) : graph_(graph), builder_(graph, anchor) {
@@ -26,6 +28,15 @@ Node* Rewriter::node(std::string_view op, std::vector<Value*> inputs, Attrs attr
 
 Value* Rewriter::value(std::string_view op, std::vector<Value*> inputs, Attrs attrs) {
   return node(op, std::move(inputs), std::move(attrs))->output();
+}
+
+std::vector<Value*> Rewriter::inlined(const Graph& body, std::span<Value* const> inputs) {
+  return inline_graph(graph_, body, inputs, [this](const Node& like, std::vector<Value*> operands) {
+    Node* made = node(like.op_name(), std::move(operands), like.attrs());
+    if (like.layer() >= 0) made->set_layer(like.layer());
+    if (!like.scope().empty()) made->set_scope(like.scope());
+    return made;
+  });
 }
 
 Value* Rewriter::reshape(Value* x, Shape shape) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,6 +30,8 @@ class Rewriter {
   // As Builder: the first output, or the node. kInvalidArgument if the operator's shape rule refuses.
   Value* value(std::string_view op, std::vector<Value*> inputs, Attrs attrs = {});
   Node* node(std::string_view op, std::vector<Value*> inputs, Attrs attrs = {});
+  // The nodes of `body` on these inputs, with its layers and scopes where it has some; what stands for its outputs.
+  std::vector<Value*> inlined(const Graph& body, std::span<Value* const> inputs);
   Value* constant(const ConstantRef& constant) { return graph_.add_constant(constant); }
   Value* reshape(Value* x, Shape shape);                  // x itself when the shape is the same
   Value* transpose(Value* x, std::vector<int64_t> perm);  // x itself for the identity

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/plugin_util.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "ops/external_util.h"
+
+namespace atb {
+namespace {
+
+static_assert(static_cast<int>(DType::kF32) == ATB_F32 && static_cast<int>(DType::kF64) == ATB_F64 &&
+              static_cast<int>(DType::kF16) == ATB_F16 && static_cast<int>(DType::kBF16) == ATB_BF16 &&
+              static_cast<int>(DType::kI8) == ATB_I8 && static_cast<int>(DType::kU8) == ATB_U8 &&
+              static_cast<int>(DType::kI32) == ATB_I32 && static_cast<int>(DType::kI64) == ATB_I64 &&
+              static_cast<int>(DType::kBool) == ATB_BOOL);
+
+struct Plugins {
+  std::mutex mutex;
+  std::map<std::string, const atb_kernel*, std::less<>> kernels;
+};
+
+Plugins& plugins() {
+  static Plugins& all = *new Plugins;  // never destroyed: graphs may run while the process ends
+  return all;
+}
+
+// Operands of a call as a plugin sees them.
+class PluginCall {
+ public:
+  PluginCall(std::span<const TensorView> inputs, std::span<const TensorView> outputs) {
+    tensors_.reserve(inputs.size() + outputs.size());
+    for (const TensorView& view : inputs) add(view);
+    for (const TensorView& view : outputs) add(view);
+    call_ = {static_cast<int32_t>(inputs.size()), static_cast<int32_t>(outputs.size()), tensors_.data(),
+             tensors_.data() + inputs.size()};
+  }
+  PluginCall(const PluginCall&) = delete;
+  PluginCall& operator=(const PluginCall&) = delete;
+  const atb_call* get() const { return &call_; }
+
+ private:
+  void add(const TensorView& view) {
+    tensors_.push_back({view.data, static_cast<int32_t>(view.dtype), view.rank, view.shape.data(), view.stride.data()});
+  }
+
+  std::vector<atb_tensor> tensors_;
+  atb_call call_{};
+};
+
+TensorView view_of_type(const Value& value) {
+  std::vector<int64_t> shape;
+  for (const Dim& extent : value.shape()) shape.push_back(extent.is_constant() ? extent.constant() : -1);
+  return TensorView::dense(nullptr, value.type().dtype, shape);
+}
+
+void check_types(const Node& node, const atb_kernel& kernel) {
+  if (kernel.supports == nullptr) return;
+  std::vector<TensorView> inputs, outputs;
+  for (const Value* input : node.inputs()) inputs.push_back(view_of_type(*input));
+  for (const Value* output : node.outputs()) outputs.push_back(view_of_type(*output));
+  const char* reason = kernel.supports(PluginCall(inputs, outputs).get());
+  require(reason == nullptr, Code::kUnsupported, "[external] ", describe_external(node), ": kernel ", kernel.name,
+          " does not take it: ", reason == nullptr ? "" : reason);
+}
+
+class PluginKernel final : public Kernel {
+ public:
+  PluginKernel(const Node& node, const atb_kernel& kernel) : kernel_(kernel) {
+    for (const Value* input : node.inputs()) {
+      constants_.push_back(input->is_constant() ? dense_bytes(input->constant()) : nullptr);
+    }
+  }
+
+  int64_t units(const Call& call, int) const noexcept override {
+    if (kernel_.units == nullptr) return 1;
+    return guarded(call, [&](const atb_call* seen) { return std::max<int64_t>(kernel_.units(seen), 1); });
+  }
+
+  double cost(const Call& call, int) const noexcept override {
+    double elements = 0;
+    for (const TensorView& view : call.inputs) elements += static_cast<double>(view.size());
+    for (const TensorView& view : call.outputs) elements += static_cast<double>(view.size());
+    return 16 * elements;
+  }
+
+  bool takes_any_strides() const override { return true; }
+
+  void run(const Call& call, int, int64_t begin, int64_t end, std::byte*) const noexcept override {
+    const int64_t status = guarded(call, [&](const atb_call* seen) { return kernel_.run(seen, begin, end); });
+    if (status != 0 && call.fault != nullptr) call.fault->store(true);
+  }
+
+  std::string variant(const Call&) const override { return std::string(kernel_.name) + "/plugin"; }
+
+ private:
+  // Code from outside that throws, or no memory for the operands, ends the call and not the process. Returns 1 then.
+  template <class Body>
+  int64_t guarded(const Call& call, Body body) const noexcept {
+    try {
+      std::vector<TensorView> inputs(call.inputs.begin(), call.inputs.end());
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        if (constants_[i] != nullptr) inputs[i].data = const_cast<std::byte*>(constants_[i].get());
+        if (inputs[i].data == nullptr && inputs[i].size() != 0) return 1;  // a view of an encoded constant
+      }
+      return body(PluginCall(inputs, call.outputs).get());
+    } catch (...) {
+      if (call.fault != nullptr) call.fault->store(true);
+      return 1;
+    }
+  }
+
+  const atb_kernel& kernel_;
+  std::vector<std::shared_ptr<const std::byte>> constants_;
+};
+
+}  // namespace
+
+std::vector<std::string> add_plugin(const atb_plugin& plugin, const std::string& where) {
+  require(plugin.abi == ATB_PLUGIN_ABI, Code::kInvalidArgument, "[plugin] ", where, " is made for version ", plugin.abi,
+          " of the interface, this build has ", ATB_PLUGIN_ABI, ": compile it again with this build's atb/plugin.h");
+  require(plugin.num_kernels > 0 && plugin.kernels != nullptr, Code::kInvalidArgument, "[plugin] ", where,
+          " has no kernels");
+  const std::lock_guard lock(plugins().mutex);
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < plugin.num_kernels; ++i) {
+    const atb_kernel& kernel = plugin.kernels[i];
+    require(kernel.name != nullptr && kernel.run != nullptr, Code::kInvalidArgument, "[plugin] ", where, ": kernel ", i,
+            " has no name or no run function");
+    const auto known = plugins().kernels.find(kernel.name);
+    require(known == plugins().kernels.end() || known->second == &kernel, Code::kInvalidArgument, "[plugin] ", where,
+            ": another library has a kernel ", kernel.name, " already");
+    names.emplace_back(kernel.name);
+  }
+  for (int32_t i = 0; i < plugin.num_kernels; ++i)
+    plugins().kernels.emplace(plugin.kernels[i].name, &plugin.kernels[i]);
+  return names;
+}
+
+std::vector<std::string> load_plugin(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    throw_error(Code::kNotFound, "[plugin] ", path, " cannot be loaded: ", reason == nullptr ? "unknown" : reason);
+  }
+  using Describe = const atb_plugin* (*)();
+  const auto describe = reinterpret_cast<Describe>(dlsym(library, "atb_plugin_describe"));
+  require(describe != nullptr, Code::kInvalidArgument, "[plugin] ", path,
+          " has no function atb_plugin_describe; see atb/plugin.h");
+  const atb_plugin* plugin = describe();
+  require(plugin != nullptr, Code::kInvalidArgument, "[plugin] ", path, ": atb_plugin_describe gives nothing");
+  return add_plugin(*plugin, path);
+}
+
+const atb_kernel* find_plugin(const Node& external) {
+  const std::string& kernel = kernel_name(external);
+  const std::lock_guard lock(plugins().mutex);
+  const auto it = plugins().kernels.find(kernel.empty() ? external.attrs().text("target") : kernel);
+  return it == plugins().kernels.end() ? nullptr : it->second;
+}
+
+std::unique_ptr<Kernel> make_plugin_kernel(const KernelRequest& request) {
+  const atb_kernel* kernel = find_plugin(request.node);
+  if (kernel == nullptr) return nullptr;
+  check_types(request.node, *kernel);
+  return std::make_unique<PluginKernel>(request.node, *kernel);
+}
+
+}  // namespace atb

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/engine/pattern_log.h"
+
+#include "core/error.h"
+#include "core/log.h"
+
+namespace atb {
+namespace {
+
+constexpr std::string_view kWhere = "GraphOptimizer";
+
+}  // namespace
+
+void log_match(const std::string& pattern, const std::string& replacement, int layer) {
+  log(LogLevel::kInfo, kWhere, "Pattern " + pattern + " matched at layer " + std::to_string(layer));
+  log(LogLevel::kInfo, kWhere, "Replaced with " + replacement);
+}
+
+void PatternLog::start(const Graph& graph, const std::string& pattern) {
+  if (report_.patterns.empty()) {
+    report_.before = measure_layers(graph);
+    report_.sketch_before = sketch_layer(graph);
+  }
+  report_.patterns.push_back({pattern, {}, {}, 0, measure_layers(graph)});
+}
+
+PatternResult& PatternLog::last() {
+  require(!report_.patterns.empty(), Code::kFailedPrecondition, "[GraphOptimizer] no pattern has started");
+  return report_.patterns.back();
+}
+
+void PatternLog::matched(int layer, const std::string& replacement) {
+  PatternResult& result = last();
+  ++result.matches;
+  result.layers.insert(layer);
+  result.replacement = replacement;
+  log_match(result.name, replacement, layer);
+}
+
+void PatternLog::missed(int layer, const std::string& node, const std::string& constraint, const std::string& actual,
+                        const std::string& expected) {
+  report_.misses.push_back({last().name, layer, node, constraint, actual, expected});
+  log(LogLevel::kDebug, kWhere, report_.misses.back().str());
+}
+
+void PatternLog::finish(const Graph& graph) {
+  last().cost = measure_layers(graph);
+  report_.after = last().cost;
+}
+
+MatchReport joined(const MatchReport& first, const MatchReport& then) {
+  if (first.patterns.empty()) return then;
+  MatchReport whole = first;
+  whole.after = then.after;
+  whole.sketch_after = then.sketch_after;
+  whole.patterns.insert(whole.patterns.end(), then.patterns.begin(), then.patterns.end());
+  whole.misses.insert(whole.misses.end(), then.misses.begin(), then.misses.end());
+  return whole;
+}
+
+}  // namespace atb
