@@ -120,6 +120,10 @@ class _Steps:
         if not value.op:
             node = self._parameters[value]
             return None if node is None else value_name(node)
+        if not isinstance(value.op, str):
+            raise InvalidArgumentError(
+                f"[pattern] a replacement calls {value.op}; it is made of atb.ops, or gives an atb.FusionOp"
+            )
         if value.source not in self._numbers:
             operands = [self.operand(arg) for arg in value.args]
             self._numbers[value.source] = len(self.made)

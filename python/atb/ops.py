@@ -11,12 +11,15 @@ from atb.errors import InvalidArgumentError
 
 
 class Expr:
-    """A value in a drawing: a parameter (op is ""), or one result of an operator."""
+    """A value in a drawing: a parameter (op is ""), or one result of an operator.
+
+    Functions of PyTorch draw too: those that are an operator of ATB by name, and custom operators as themselves.
+    """
 
     def __init__(
-        self, op: str, args: tuple[Any, ...] = (), attrs: dict[str, Any] | None = None, name: str = ""
+        self, op: Any, args: tuple[Any, ...] = (), attrs: dict[str, Any] | None = None, name: str = ""
     ) -> None:
-        """Made by the functions of `atb.ops`."""
+        """Made by the functions of `atb.ops`; op is a name, or a custom operator of PyTorch."""
         self.op = op
         self.args = args
         self.attrs = attrs or {}
@@ -42,6 +45,23 @@ class Expr:
 
     def __repr__(self) -> str:
         return self.name or f"ops.{self.op}(...)"
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Expr:
+        """What PyTorch calls where one of its functions is given a value of a drawing."""
+        name = str(getattr(function, "__name__", "")).split(".")[0]
+        qualified = str(getattr(function, "_qualified_op_name", "aten::"))  # of a packet; an overload has a namespace
+        if getattr(function, "namespace", qualified.split("::")[0]) != "aten":
+            return Expr(function, args)
+        if name not in _core.operator_names():
+            raise InvalidArgumentError(f"[pattern] torch's {name} is no operator of ATB; use those of atb.ops")
+        given = {key: value for key, value in (kwargs or {}).items() if value is not None and not key.startswith("_")}
+        if name == "softmax":
+            axis = given.pop("dim") if "dim" in given else args[1]
+            return Expr(name, args[:1], {"axis": axis, **given})
+        return Expr(name, args, given)
 
     def __add__(self, other: Any) -> Expr:
         return Expr("add", (self, other))

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <functional>
 #include <string>
 
 #include "ir/op.h"
@@ -14,10 +15,16 @@ namespace atb {
 // symbols.
 nanobind::object attr_to_python(const Attr& attr);
 
-// The inverse for an attribute of this kind; `what` names it in errors. kInvalidArgument for another kind of object.
-Attr attr_from_python(nanobind::handle object, AttrKind kind, const std::string& what);
+// A dim: an int, or text over symbols.
+nanobind::object dim_to_python(const Dim& dim);
+Dim dim_from_python(nanobind::handle object, const std::string& where);
 
-// Attributes of `op` from a dict. kInvalidArgument for a name that the operator does not have.
-Attrs attrs_from_python(const OpDef& op, const nanobind::dict& given, const std::string& where);
+// Gives the symbols of a dim their ranges.
+using RangedDim = std::function<Dim(const Dim&)>;
+
+// Attributes of `op` from a dict, `where` starts errors: kInvalidArgument for a name that the operator does not have,
+// or for an object that is not of the attribute's kind.
+Attrs attrs_from_python(const OpDef& op, const nanobind::dict& given, const std::string& where,
+                        const RangedDim& ranged = nullptr);
 
 }  // namespace atb

@@ -8,7 +8,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "bindings/arrays.h"
+#include "bindings/attrs.h"
 #include "core/error.h"
 #include "ir/graph.h"
 #include "ir/op.h"
@@ -41,14 +41,9 @@ struct BuilderValue {
   }
 };
 
-// A dim as Python reads it: an int, or text over symbols.
-nb::object python_dim(const Dim& dim) {
-  return dim.is_constant() ? nb::object(nb::int_(dim.constant())) : nb::object(nb::str(dim.str().c_str()));
-}
-
 nb::tuple python_shape(const BuilderValue& value) {
   nb::list dims;
-  for (const Dim& dim : value.get().shape()) dims.append(python_dim(dim));
+  for (const Dim& dim : value.get().shape()) dims.append(dim_to_python(dim));
   return nb::tuple(dims);
 }
 
@@ -114,12 +109,8 @@ class GraphBuilder {
     return value.value;
   }
 
-  // An int, or text over the symbols that were added.
-  Dim to_dim(nb::handle item) const {
-    if (nb::isinstance<nb::int_>(item)) return Dim(nb::cast<int64_t>(item));
-    require(nb::isinstance<nb::str>(item), Code::kInvalidArgument, "[builder] a dim must be an int or text, got ",
-            nb::type_name(item.type()).c_str());
-    const Dim dim = Dim::parse(nb::cast<std::string_view>(item));
+  // Over the symbols that were added.
+  Dim ranged(const Dim& dim) const {
     SymbolRanges used;
     collect_symbols(dim, used);
     for (const auto& [symbol, range] : used) {
@@ -131,45 +122,14 @@ class GraphBuilder {
 
   Shape to_shape(nb::handle items) const {
     Shape shape;
-    for (const nb::handle item : nb::borrow<nb::sequence>(items)) shape.push_back(to_dim(item));
+    for (const nb::handle item : nb::borrow<nb::sequence>(items)) {
+      shape.push_back(ranged(dim_from_python(item, "[builder]")));
+    }
     return shape;
   }
 
-  Attr to_attr(AttrKind kind, nb::handle item) const {
-    switch (kind) {
-      case AttrKind::kBool:
-        return nb::cast<bool>(item);
-      case AttrKind::kInt:
-        return nb::cast<int64_t>(item);
-      case AttrKind::kReal:
-        return nb::cast<double>(item);
-      case AttrKind::kText:
-        return nb::cast<std::string>(item);
-      case AttrKind::kInts:
-        return nb::cast<std::vector<int64_t>>(item);
-      case AttrKind::kReals:
-        return nb::cast<std::vector<double>>(item);
-      case AttrKind::kShape:
-        return to_shape(item);
-    }
-    throw_error(Code::kInternal, "[builder] unknown kind of attribute");
-  }
-
   Attrs to_attrs(const OpDef& op, const nb::dict& items) const {
-    Attrs attrs;
-    for (const auto& [key, item] : items) {
-      const auto name = nb::cast<std::string>(key);
-      const auto spec =
-          std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& attr) { return attr.name == name; });
-      require(spec != op.attrs.end(), Code::kInvalidArgument, "[builder] ", op.name, " has no attribute ", name);
-      try {
-        attrs.set(name, to_attr(spec->kind, item));
-      } catch (const nb::cast_error&) {
-        throw_error(Code::kInvalidArgument, "[builder] ", op.name, ": attribute ", name, " = ", nb::str(item).c_str(),
-                    " is not of its kind");
-      }
-    }
-    return attrs;
+    return attrs_from_python(op, items, "[builder]", [this](const Dim& dim) { return ranged(dim); });
   }
 
   Building graph_;

@@ -148,7 +148,7 @@ class Steps {
       if (is_number(operands[i])) inputs[i] = rewriter_.constant(number_constant(dtype, operands[i]));
     }
     made_.push_back(rewriter_.node(op.name, std::move(inputs),
-                                   attrs_from_python(op, nb::cast<nb::dict>(step[2]), "[pattern] replacement")));
+                                   attrs_from_python(op, nb::cast<nb::dict>(step[2]), "[pattern] replacement:")));
   }
 
   Value* value(nb::handle operand) const {
