@@ -11,7 +11,7 @@ For example:
 from __future__ import annotations
 
 from atb import ops
-from atb._core import Tensor, load_library
+from atb._core import Tensor
 from atb._core import version as _version
 from atb.errors import (
     CancelledError,
@@ -31,6 +31,7 @@ from atb.node import Node
 from atb.optimizer import GraphOptimizer
 from atb.output import GenerationOutput, Timing
 from atb.pattern import FusionOp, Pattern
+from atb.plugins import get_include, load_library
 
 __version__ = _version()
 
@@ -57,6 +58,7 @@ __all__ = [
     "Timing",
     "UnsupportedError",
     "__version__",
+    "get_include",
     "load_library",
     "ops",
 ]

@@ -18,7 +18,7 @@
 #include "core/thread_team.h"
 #include "ir/bound_shapes.h"
 #include "ir/op.h"
-#include "passes/engine/pattern_log.h"
+#include "passes/pattern_log.h"
 #include "passes/pipeline.h"
 #include "runtime/executor.h"
 #include "runtime/plan.h"

@@ -21,8 +21,8 @@
 #include "core/error.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
-#include "passes/engine/pattern_log.h"
 #include "passes/explain.h"
+#include "passes/pattern_log.h"
 #include "passes/pipeline.h"
 
 namespace atb {

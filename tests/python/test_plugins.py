@@ -36,7 +36,7 @@ def build(source: Path, folder: Path) -> Path:
     if compiler is None:
         pytest.skip("there is no C++ compiler")
     library = folder / f"lib{source.stem}.so"
-    command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{ROOT / 'include'}", str(source)]
+    command = [compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{atb.get_include()}", str(source)]
     subprocess.run([*command, "-o", str(library)], check=True)
     return library
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operator of one's own as a kernel in C++: out = 2 * (x + y) in f32, row by row, shared by all workers.
 //
-//   c++ -O2 -shared -fPIC -I <where atb/plugin.h is> scaled_add.cc -o libscaled_add.so
+//   c++ -O2 -shared -fPIC -I "$(python -c 'import atb; print(atb.get_include())')" scaled_add.cc -o libscaled_add.so
 //
 //   atb.load_library("./libscaled_add.so")
 //   ... return FusionOp("scaled_add", kernel="scaled_add")

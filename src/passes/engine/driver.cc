@@ -8,7 +8,6 @@
 
 #include "core/log.h"
 #include "passes/engine/matcher.h"
-#include "passes/engine/pattern_log.h"
 #include "passes/engine/rewriter.h"
 
 namespace atb {
@@ -117,6 +116,11 @@ void report_misses(const PatternResult& result, const std::map<int, MatchFailure
 }
 
 }  // namespace
+
+void log_match(const std::string& pattern, const std::string& replacement, int layer) {
+  log(LogLevel::kInfo, kWhere, "Pattern " + pattern + " matched at layer " + std::to_string(layer));
+  log(LogLevel::kInfo, kWhere, "Replaced with " + replacement);
+}
 
 int64_t apply_patterns(Graph& graph, const std::vector<const Pattern*>& patterns, MatchReport& report) {
   const size_t first = report.patterns.size();

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "passes/engine/pattern_log.h"
+#include "passes/pattern_log.h"
 
 #include "core/error.h"
 #include "core/log.h"
+#include "passes/engine/driver.h"
+#include "passes/widen_floats.h"
 
 namespace atb {
 namespace {
 
-constexpr std::string_view kWhere = "GraphOptimizer";
+// As the pipeline counts: with floats as wide as they will be.
+std::unique_ptr<Graph> widened(const Graph& graph) {
+  std::unique_ptr<Graph> copy = graph.clone();
+  widen_floats(*copy);
+  return copy;
+}
 
 }  // namespace
 
-void log_match(const std::string& pattern, const std::string& replacement, int layer) {
-  log(LogLevel::kInfo, kWhere, "Pattern " + pattern + " matched at layer " + std::to_string(layer));
-  log(LogLevel::kInfo, kWhere, "Replaced with " + replacement);
-}
-
 void PatternLog::start(const Graph& graph, const std::string& pattern) {
   if (report_.patterns.empty()) {
-    report_.before = measure_layers(graph);
-    report_.sketch_before = sketch_layer(graph);
+    const std::unique_ptr<Graph> plain = widened(graph);
+    report_.before = measure_layers(*plain);
+    report_.sketch_before = sketch_layer(*plain);
   }
-  report_.patterns.push_back({pattern, {}, {}, 0, measure_layers(graph)});
+  report_.patterns.push_back({pattern, {}, {}, 0, {}});
 }
 
 PatternResult& PatternLog::last() {
@@ -40,11 +43,11 @@ void PatternLog::matched(int layer, const std::string& replacement) {
 void PatternLog::missed(int layer, const std::string& node, const std::string& constraint, const std::string& actual,
                         const std::string& expected) {
   report_.misses.push_back({last().name, layer, node, constraint, actual, expected});
-  log(LogLevel::kDebug, kWhere, report_.misses.back().str());
+  log(LogLevel::kDebug, "GraphOptimizer", report_.misses.back().str());
 }
 
 void PatternLog::finish(const Graph& graph) {
-  last().cost = measure_layers(graph);
+  last().cost = measure_layers(*widened(graph));
   report_.after = last().cost;
 }
 

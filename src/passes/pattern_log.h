@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of patterns: lines of the log, and for patterns from outside the engine their part of the report.
+// What becomes of patterns that are applied from outside the engine: lines of the log, and their part of the report.
 #pragma once
 
 #include <string>
@@ -8,9 +8,6 @@
 #include "passes/engine/report.h"
 
 namespace atb {
-
-// "Pattern P matched at layer L" and "Replaced with R".
-void log_match(const std::string& pattern, const std::string& replacement, int layer);
 
 // Follows patterns that code of the user applies to one graph, one after another, before the passes do.
 class PatternLog {
