@@ -88,7 +88,7 @@ class CompiledModule(torch.nn.Module):
         imported = import_program(exported, type(self.module).__name__)
         graph = imported.graph
         if self._optimizer is not None:
-            graph = self._optimizer.optimize_graph(graph)
+            self._optimizer.apply(graph)
         require_lowered(imported, graph)
         return Variant(exported, imported, graph.compile(threads=self._threads))
 

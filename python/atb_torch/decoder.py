@@ -29,7 +29,9 @@ def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int |
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
     imported = import_program(export(model, call), type(model).__name__)
-    graph = imported.graph if optimizer is None else optimizer.optimize_graph(imported.graph)
+    graph = imported.graph
+    if optimizer is not None:
+        optimizer.apply(graph)
     require_lowered(imported, graph)
     ends = end_token_ids(model)
     return _core.Engine.from_graph(

@@ -100,7 +100,8 @@ class _Importer:
                 self._lower(node)
         self._finish(nodes[-1])
         graph = atb.Graph(self._ctx.builder.finish())
-        setattr(graph, "origins", self._origins)  # noqa: B010
+        graph.origins = self._origins
+        graph.to_kernel_array = torch.from_dlpack
         return Imported(graph, arguments, [state for _, state in self._states], self._guards, self._missing)
 
     # --- Inputs and constants
