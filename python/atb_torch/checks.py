@@ -17,15 +17,15 @@ def check_module(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         if module.training and isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0:
             unsupported(f"dropout is live in {name or 'the module'} (p = {module.p}); call .eval()")
-    if model.training and any(True for _ in model.modules()) and _knows_training(model):
-        unsupported("the module is in training mode; call .eval()")
+    check_mode(model)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         _check_tensor(name, tensor)
 
 
-def _knows_training(model: torch.nn.Module) -> bool:
-    """A GraphModule of an exported program cannot be set to eval mode and is what it was exported as."""
-    return not isinstance(model, torch.fx.GraphModule)
+def check_mode(model: torch.nn.Module) -> None:
+    """`atb.UnsupportedError` for a module in training mode. GraphModules are what they were traced as."""
+    if model.training and not isinstance(model, torch.fx.GraphModule):
+        unsupported("the module is in training mode; call .eval()")
 
 
 def check_arguments(call: Call) -> None:

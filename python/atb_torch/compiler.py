@@ -4,40 +4,69 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import atb
 import torch
 from atb import _core
 
-from atb_torch.checks import check_arguments, check_module
+from atb_torch.checks import check_arguments, check_mode, check_module
 from atb_torch.errors import unsupported
-from atb_torch.exporting import Call, Exported, bind_arguments, export, take_apart
-from atb_torch.importer import Imported, import_program
+from atb_torch.exporting import Call, Entry, Outputs, bind_arguments, export, take_apart
+from atb_torch.guards import Guards
+from atb_torch.importer import Imported, State, import_program
+from atb_torch.ones import same_at_one
+
+_MAX_VARIANTS = 8  # programs kept for one form of call; each has packed weights of its own
 
 
 @dataclass
 class Variant:
-    """An imported program and its compiled graph."""
+    """A program: its compiled graph, the calls that it is right for, and how calls and outputs are put together."""
 
-    exported: Exported
-    imported: Imported
     compiled: atb.CompiledGraph
+    entry: Entry
+    outputs: Outputs
+    arguments: list[int]  # which of the call's tensors the graph reads
+    states: list[State]
+    guards: Guards
+    sizes: dict[str, int]  # of symbols, as exported
+    right_at_one: dict[frozenset[str], bool] = field(default_factory=dict)  # by the symbols that are 1
+
+    def accepts(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the program is right for tensors of these dtypes and sizes."""
+        sizes = self.guards.bind(tensors)
+        return sizes is not None and self._is_right_at(frozenset(name for name, size in sizes.items() if size == 1))
+
+    def _is_right_at(self, ones: frozenset[str]) -> bool:
+        if ones and ones not in self.right_at_one:
+            at_one = self.guards.like({**self.sizes, **dict.fromkeys(ones, 1)})
+            self.right_at_one[ones] = same_at_one(self.entry, at_one, self.guards.like(self.sizes))
+        return not ones or self.right_at_one[ones]
+
+    def decide_ones(self) -> None:
+        """Finds out now for which sizes of 1 the program is right: later there may be no module to ask."""
+        names = list(self.sizes)
+        for count in range(1, len(names) + 1):
+            for ones in itertools.combinations(names, count):
+                self._is_right_at(frozenset(ones))
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The module's outputs for the tensors of a call; what the module writes to is written."""
-        states = [tensors[state.argument] if state.tensor is None else state.tensor for state in self.imported.states]
-        held = [state.tensor for state in self.imported.states if state.tensor is not None]
-        arrays = [tensors[number].detach() for number in self.imported.arguments]
+        states = [tensors[state.argument] if state.tensor is None else state.tensor for state in self.states]
+        held = [state.tensor for state in self.states if state.tensor is not None]
+        arrays = [tensors[number].detach() for number in self.arguments]
         results = [torch.from_dlpack(result) for result in self.compiled(*arrays, *held)]
         count = len(results) - len(states)
         with torch.no_grad():
             for state, result in zip(states, results[count:], strict=True):
                 state.copy_(result)
-        assert self.exported.entry is not None
-        return self.exported.entry.outputs.rebuild(results[:count])
+        return self.outputs.rebuild(results[:count])
 
 
 class CompiledModule(torch.nn.Module):
@@ -56,41 +85,81 @@ class CompiledModule(torch.nn.Module):
         self.module = model
         self._optimizer = optimizer
         self._release = release
+        self._released = False
         self._threads = threads
         self._variants: dict[Any, list[Variant]] = {}
         self._last: Variant | None = None
         self._engine: Any = None  # of generate(), made when first needed
+        self._lock = threading.Lock()
         self.forward = _with_signature(self._forward, model)
-        self.eval()
+        self.training = False  # some modules, of exported programs, forbid eval()
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
         call = call_of(self.module, args, kwargs)
         check_arguments(call)
-        if self.module.training:
-            unsupported("the module is in training mode; call .eval()")
+        check_mode(self.module)
         return self.prepare(call).run([leaf.tensor for leaf in call.leaves])
 
     def prepare(self, call: Call) -> Variant:
         """The program for a call, made now if there is none."""
-        variants = self._variants.setdefault(call.key, [])
         tensors = [leaf.tensor for leaf in call.leaves]
-        for variant in variants:
-            if variant.imported.guards.bind(tensors) is not None:
-                self._last = variant
-                return variant
-        variant = self._make(call, static=bool(variants))
+        with self._lock:
+            variants = self._variants.setdefault(call.key, [])
+            self._last = next((variant for variant in variants if variant.accepts(tensors)), None)
+            if self._last is None:
+                self._last = self._add(call, variants)
+            return self._last
+
+    def _add(self, call: Call, variants: list[Variant]) -> Variant:
+        """A program that is right for a call. One of other sizes than the call's is tried first: it serves more."""
+        if self._released:
+            unsupported("the parameters were released, and this call needs another program; compile without release")
+        variant = self._make(call, as_given=bool(variants))
         variants.append(variant)
-        self._last = variant
+        if not variant.accepts([leaf.tensor for leaf in call.leaves]):
+            variant = self._make(call, as_given=True)
+            variants.append(variant)
+        del variants[:-_MAX_VARIANTS]
+        if self._release:
+            self._released = True
+            variant.decide_ones()
+            release_parameters(self.module)
         return variant
 
-    def _make(self, call: Call, static: bool) -> Variant:
-        exported = export(self.module, call, static)
+    def _make(self, call: Call, as_given: bool) -> Variant:
+        exported = export(self.module, call, as_given)
         imported = import_program(exported, type(self.module).__name__)
         graph = imported.graph
         if self._optimizer is not None:
             self._optimizer.apply(graph)
         require_lowered(imported, graph)
-        return Variant(exported, imported, graph.compile(threads=self._threads))
+        assert exported.entry is not None
+        return Variant(
+            compiled=graph.compile(threads=self._threads),
+            entry=exported.entry,
+            outputs=exported.outputs,
+            arguments=imported.arguments,
+            states=imported.states,
+            guards=imported.guards,
+            sizes=imported.guards.bind(exported.examples) or {},
+        )
+
+    @property
+    def variants(self) -> list[Variant]:
+        """The programs kept so far."""
+        return [variant for variants in self._variants.values() for variant in variants]
+
+    @property
+    def graph(self) -> atb.CompiledGraph:
+        """The fused graph that ran last."""
+        return self._latest().compiled
+
+    def _latest(self) -> Variant:
+        if self._last is None:
+            raise atb.FailedPreconditionError(
+                "[atb_torch] nothing is compiled yet; call the module once, or give example_inputs"
+            )
+        return self._last
 
     def generate(
         self,
@@ -111,6 +180,8 @@ class CompiledModule(torch.nn.Module):
         from atb_torch.generation import generate
 
         if self._engine is None:
+            if self._released:
+                unsupported("the parameters were released; generate() before forward(), or compile without release")
             self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
         ends = decoder.end_token_ids(self.module)
         if eos_token_id is not None:
@@ -120,11 +191,17 @@ class CompiledModule(torch.nn.Module):
 
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""
-        if self._last is None:
-            raise atb.FailedPreconditionError(
-                "[atb_torch] nothing is compiled yet; call the module once, or give examples"
-            )
-        return self._last.compiled.report()
+        return self._latest().compiled.report()
+
+
+def release_parameters(model: torch.nn.Module) -> None:
+    """Replaces parameters by ones without data; those that modules share stay shared."""
+    empty: dict[int, torch.nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                without_data = torch.nn.Parameter(torch.empty_like(parameter, device="meta"), requires_grad=False)
+                module._parameters[name] = empty.setdefault(id(parameter), without_data)
 
 
 def _with_signature(function: Any, model: torch.nn.Module) -> Any:
@@ -148,13 +225,11 @@ def call_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
 
 def require_lowered(imported: Imported, graph: atb.Graph) -> None:
     """Refuses a graph in which operators are left that ATB does not know: all of them in one message."""
-    if not imported.missing:
-        return
-    lines: dict[str, int] = {}
-    for missing in imported.missing:
-        lines[str(missing)] = lines.get(str(missing), 0) + 1
-    listed = "; ".join(f"{line}" + (f" ({count} times)" if count > 1 else "") for line, count in lines.items())
-    unsupported(f"{len(imported.missing)} operators cannot be lowered: {listed}")
+    left = {node.name for node in graph.nodes if node.name in graph.origins} if imported.missing else set()
+    counts = Counter(str(missing) for missing in imported.missing if missing.node in left)
+    if counts:
+        listed = "; ".join(f"{line}" + (f" ({count} times)" if count > 1 else "") for line, count in counts.items())
+        unsupported(f"{sum(counts.values())} operators cannot be lowered: {listed}")
 
 
 def example_call(model: torch.nn.Module, example_inputs: Any) -> Call:

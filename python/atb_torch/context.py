@@ -12,6 +12,7 @@ import torch
 from atb._core import BuilderValue, GraphBuilder
 
 from atb_torch.dtypes import FLOATS, TORCH, dtype_name
+from atb_torch.errors import Refused, Unequal
 from atb_torch.symbols import Dim, SymbolNames
 
 _LAYER = re.compile(r"[A-Za-z_]\w*\.(\d+)(?:\.|$)")
@@ -43,6 +44,7 @@ class Context:
     symbols: SymbolNames
     place: Place = field(default_factory=Place)
     out: Any = None
+    example: dict[str, int] = field(default_factory=dict)  # sizes in the example, by sympy name
     not_one: set[str] = field(default_factory=set)  # sizes, by sympy name, for which the program is wrong at 1
     known: dict[str, torch.Tensor] = field(default_factory=dict)  # constants by the names of their values
     _scalars: dict[tuple[str, str], BuilderValue] = field(default_factory=dict)
@@ -113,6 +115,24 @@ class Context:
         if begin == 0 and end == x.shape[axis] and step == 1:
             return x
         return self("slice", x, axis=axis, bounds=[begin, end], step=step)
+
+    # --- sizes that an operator needs to be equal
+
+    def require_equal(self, a: Dim, b: Dim) -> None:
+        """Makes two sizes equal for the whole program, where both are sizes of inputs."""
+        if a != b:
+            size, other = (a, b) if isinstance(a, str) else (b, a)
+            if not isinstance(size, str) or self.symbols.of(size) is None:
+                raise Refused(f"the sizes {a} and {b} must be equal")
+            raise Unequal(size, other)
+
+    def static(self, dim: Dim, what: str) -> int:
+        """A size that must be a number: that of the example, for the whole program."""
+        if isinstance(dim, int):
+            return dim
+        if self.symbols.of(dim) is None:
+            raise Refused(f"{what}, {dim}, must be a number")
+        raise Unequal(dim, self.example[str(self.symbols.of(dim))])
 
     # --- operands
 

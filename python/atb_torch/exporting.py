@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import atb
 import torch
 from torch.utils import _pytree as pytree
 
 from atb_torch.errors import unsupported
+from atb_torch.kept import keep_functions
 
 ROOT = "module"  # the attribute that holds the user's module, and so the head of every module path
 
@@ -89,16 +92,21 @@ def call_module(model: torch.nn.Module, arguments: Mapping[str, Any]) -> Any:
     """`model` with arguments that `bind_arguments` named."""
     parameters = inspect.signature(model.forward).parameters
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
-    variadic = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL and name in arguments]
+    # Exported programs take positional arguments by position only, and so does what stands before *args.
+    in_order = isinstance(model, torch.fx.GraphModule) or any(
+        kind is inspect.Parameter.VAR_POSITIONAL and name in arguments for name, kind in kinds.items()
+    )
     kwargs = dict(arguments)
     args: list[Any] = []
     for name, kind in kinds.items():
         if name not in kwargs:
-            continue
-        if kind is inspect.Parameter.POSITIONAL_ONLY or (variadic and kind is inspect.Parameter.POSITIONAL_OR_KEYWORD):
-            args.append(kwargs.pop(name))
-        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            break
+        if kind is inspect.Parameter.VAR_POSITIONAL:
             args += kwargs.pop(name)
+        elif kind is inspect.Parameter.POSITIONAL_ONLY or (
+            in_order and kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ):
+            args.append(kwargs.pop(name))
     return model(*args, **kwargs)
 
 
@@ -138,24 +146,28 @@ class Exported:
 
     program: torch.export.ExportedProgram
     inputs: list[str]
+    examples: list[torch.Tensor] = field(default_factory=list)  # as they were exported
     entry: Entry | None = None
+    outputs: Outputs = field(default_factory=Outputs)
 
 
-def export(model: torch.nn.Module, call: Call, static: bool = False) -> Exported:
-    """Exports a call. Sizes are dynamic where the module allows it, except those of 0 and 1, or none if `static`.
+def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Exported:
+    """Exports a call. Sizes are dynamic where the module allows it, except those that are 0 or 1 in the example.
 
-    Axes that `_batch_and_tokens` knows are dynamic whatever their size in the example.
+    Token-like tensors alone get other sizes first, so that those are dynamic too, unless `as_given`.
     """
+    model = keep_functions(model, [leaf.tensor for leaf in call.leaves])
     entry = Entry(model, call)
-    tensors = [leaf.tensor for leaf in call.leaves]
-    dynamic: list[Any] | None = None
-    if not static:
-        tensors, dynamic = _dynamic(call.leaves)
-    with torch.no_grad():
-        program = torch.export.export(
-            entry, tuple(tensors), dynamic_shapes=None if dynamic is None else (tuple(dynamic),), strict=False
-        )
-    return Exported(program, [leaf.name for leaf in call.leaves], entry)
+    tensors, dynamic = _dynamic(call.leaves, as_given)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(entry, tuple(tensors), dynamic_shapes=(tuple(dynamic),), strict=False)
+    except atb.Error:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise atb.UnsupportedError(f"[atb_torch] torch.export cannot export the module: {reason}") from error
+    return Exported(program, [leaf.name for leaf in call.leaves], tensors, entry, copy.copy(entry.outputs))
 
 
 _TOKEN_LIKE = ("input_ids", "attention_mask", "position_ids", "token_type_ids")
@@ -166,13 +178,13 @@ def is_token_like(leaf: Leaf) -> bool:
     return leaf.name in _TOKEN_LIKE and leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point()
 
 
-def _dynamic(leaves: Sequence[Leaf]) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
+def _dynamic(leaves: Sequence[Leaf], as_given: bool) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
     """Example tensors and their dynamic axes.
 
     Where all tensors are token-like and of one shape, they get sizes that are neither 0 nor 1, and share B and T.
     """
     shapes = {tuple(leaf.tensor.shape) for leaf in leaves}
-    if len(shapes) == 1 and all(is_token_like(leaf) for leaf in leaves):
+    if not as_given and len(shapes) == 1 and all(is_token_like(leaf) for leaf in leaves):
         axes = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
         return [torch.ones(2, 7, dtype=leaf.tensor.dtype) for leaf in leaves], [dict(axes) for _ in leaves]
     auto = torch.export.Dim.AUTO

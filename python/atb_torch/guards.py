@@ -26,6 +26,7 @@ class Guards:
     conditions: list[Condition] = field(default_factory=list)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)  # of symbols, by sympy name
     not_one: set[str] = field(default_factory=set)  # symbols on which the program depends at 1
+    merged: dict[str, int | str] = field(default_factory=dict)  # symbols that equal another one, or a number
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> dict[str, int] | None:
         """The sizes of symbols in a call; None if the program is not right for it."""
@@ -43,10 +44,24 @@ class Guards:
                         return None
                 else:
                     derived.append((expr, actual))
+        for name, other in self.merged.items():
+            if sizes.get(name) != (other if isinstance(other, int) else sizes.get(other)):
+                return None
         if not self._in_ranges(sizes) or any(evaluate(expr, sizes) != actual for expr, actual in derived):
             return None
         shapes = [tuple(tensor.shape) for tensor in tensors]
         return sizes if all(condition(shapes) for condition in self.conditions) else None
+
+    def like(self, sizes: dict[str, int]) -> list[torch.Tensor]:
+        """Tensors without data whose symbols have these sizes."""
+
+        def value(size: Any) -> int:
+            return int(evaluate(size.node.expr, sizes) if isinstance(size, torch.SymInt) else size)
+
+        return [
+            torch.empty([value(size) for size in known.shape], dtype=known.dtype, device="meta")
+            for known in self.tensors
+        ]
 
     def _in_ranges(self, sizes: dict[str, int]) -> bool:
         for name, size in sizes.items():

@@ -17,9 +17,10 @@ from atb_torch import aliasing
 from atb_torch.aliasing import Alias, Storage, View
 from atb_torch.context import Context, Place, layer_of
 from atb_torch.dtypes import dtype_name
-from atb_torch.errors import Refused, unsupported
+from atb_torch.errors import Refused, Unequal, unsupported
 from atb_torch.exporting import ROOT, Exported
 from atb_torch.guards import Guards, guards_of
+from atb_torch.kept import FUNCTIONS
 from atb_torch.lowering import TABLE
 from atb_torch.symbols import SymbolNames
 
@@ -30,6 +31,7 @@ _MAX_EXTENT = (1 << 31) - 1  # positions are counted in i32
 class Missing:
     """An operator that has no lowering, or a form of one that is refused, and the module that calls it."""
 
+    node: str
     target: str
     scope: str
     reason: str
@@ -76,15 +78,23 @@ _PROVEN = frozenset(
 
 def import_program(exported: Exported, name: str) -> Imported:
     """Lowers every node; what cannot be lowered becomes an `external` node and is listed in `missing`."""
-    return _Importer(exported, name).run()
+    merged: dict[str, int | str] = {}
+    while True:
+        importer = _Importer(exported, name, merged)
+        try:
+            return importer.run()
+        except Unequal as found:  # sizes of inputs: at most as many rounds as there are
+            importer.merge(found, merged)
 
 
 class _Importer:
-    def __init__(self, exported: Exported, name: str) -> None:
+    def __init__(self, exported: Exported, name: str, merged: dict[str, int | str]) -> None:
         self._exported = exported
         self._program = exported.program
         self._guards = guards_of(exported.program)
-        self._ctx = Context(GraphBuilder(name), SymbolNames(), not_one=self._guards.not_one)
+        example = self._guards.bind(exported.examples) or {}
+        self._guards.merged.update(merged)
+        self._ctx = Context(GraphBuilder(name), SymbolNames(merged), example=example, not_one=self._guards.not_one)
         self._values: dict[torch.fx.Node, Any] = {}  # Alias, a list of Alias, or a symbolic number
         self._missing: list[Missing] = []
         self._origins: dict[str, Any] = {}
@@ -103,6 +113,18 @@ class _Importer:
         graph.origins = self._origins
         graph.to_kernel_array = torch.from_dlpack
         return Imported(graph, arguments, [state for _, state in self._states], self._guards, self._missing)
+
+    def merge(self, found: Unequal, merged: dict[str, int | str]) -> None:
+        """Notes that two sizes are equal in every call, or refuses where they are not in the example."""
+        symbols, example = self._ctx.symbols, self._ctx.example
+        key, other = symbols.of(found.size), found.other
+        if isinstance(other, str):
+            other = symbols.of(other) or unsupported(f"the sizes {found.size} and {found.other} must be equal")
+        sizes = [size if isinstance(size, int) else example.get(size) for size in (key or found.size, other)]
+        if sizes[0] != sizes[1]:
+            unsupported(f"the sizes {sizes[0]} and {sizes[1]} of inputs do not go together: they must be equal")
+        assert key is not None
+        merged[key] = other
 
     # --- Inputs and constants
 
@@ -153,6 +175,7 @@ class _Importer:
     def _define_symbol(self, symbol: Any, wanted: str | None) -> None:
         if str(symbol) in dict(self._ctx.symbols.items()):
             return
+        known = set(dict(self._ctx.symbols.items()).values())
         name = self._ctx.symbols.define(symbol, wanted)
         bounds = self._program.range_constraints.get(symbol)
         low, high = 1, _MAX_EXTENT
@@ -160,7 +183,8 @@ class _Importer:
             # Export takes every dynamic size to be 2 or more; what that hides at 1 is checked apart.
             low = 1 if bounds.lower <= 2 else int(bounds.lower)
             high = min(high, int(bounds.upper)) if bounds.upper.is_Integer else high
-        self._ctx.builder.add_symbol(name, low, high)
+        if name not in known and not name.isdecimal():
+            self._ctx.builder.add_symbol(name, low, high)
         self._guards.ranges[str(symbol)] = (low, high)
 
     def _add_input(self, node: torch.fx.Node, name: str) -> BuilderValue:
@@ -206,8 +230,10 @@ class _Importer:
         self._ctx.out = value
         try:
             self._set_results(node, self._apply(node))
-        except (Refused, atb.InvalidArgumentError) as error:
+        except (Refused, atb.Error) as error:
             self._set_results(node, self._external(node, str(error)))
+        except TypeError as error:  # arguments that the lowering does not take
+            self._set_results(node, self._external(node, f"this form is not supported: {error}"))
 
     def _apply(self, node: torch.fx.Node) -> Any:
         """The operator's value, or values; one that writes in place gives the new contents of what it writes to."""
@@ -245,11 +271,13 @@ class _Importer:
 
     def _argument(self, arg: Any) -> Any:
         if isinstance(arg, torch.fx.Node):
-            value = self._values[arg]
+            value = self._values.get(arg)
             if isinstance(value, Alias):
                 return value.read()
             if isinstance(value, list):
                 return [alias.read() for alias in value]
+            if value is None or isinstance(value, (torch.SymFloat, torch.SymBool)):
+                raise Refused(f"an argument is {arg.name}, which is no tensor and no integer")
             return self._ctx.symbols.dim(value) if isinstance(value, torch.SymInt) else value
         if isinstance(arg, (list, tuple)):
             return [self._argument(item) for item in arg]
@@ -266,18 +294,18 @@ class _Importer:
         ctx = self._ctx
         if aliasing.is_mutable(node):
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
-        target = getattr(node.target, "_schema", None)
-        name = target.name.replace("::", ".") if target is not None else str(node.target)
-        self._missing.append(Missing(str(node.target), ctx.place.scope, reason))
+        kept = FUNCTIONS.get(node.target)
+        name = kept.__qualname__ if kept is not None else str(node.target).removesuffix(".default")
         outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
         if not all(isinstance(out, torch.Tensor) for out in outs):
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         types = ", ".join(
             f"{dtype_name(out.dtype)}[{', '.join(map(str, ctx.symbols.shape(out.shape)))}]" for out in outs
         )
-        operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values[arg], Alias)]
+        operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values.get(arg), Alias)]
         values = ctx.node("external", *operands, target=name, types=types)
-        self._origins[values[0].name] = node.target
+        self._origins[values[0].name] = node.target if kept is None else (kept, node.target)
+        self._missing.append(Missing(values[0].name, name, ctx.place.scope, reason))
         return values
 
     def _type(self, tensor: torch.Tensor) -> str:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sympy
@@ -27,12 +28,17 @@ _FUNCTIONS: dict[str, str] = {
 class SymbolNames:
     """Names of the symbols of one exported program: B and T for batch and tokens, S0, S1, ... for others."""
 
-    def __init__(self) -> None:
+    def __init__(self, merged: Mapping[str, int | str] | None = None) -> None:
+        """merged: symbols that equal another one, or a number, in every call; all by sympy name."""
         self._names: dict[str, str] = {}
+        self._merged = dict(merged or {})
 
-    def define(self, symbol: sympy.Symbol, wanted: str | None = None) -> str:
+    def define(self, symbol: sympy.Symbol | str, wanted: str | None = None) -> str:
         """Gives `symbol` a name, `wanted` if nobody has it; a symbol keeps the first name it gets."""
         key = str(symbol)
+        if key not in self._names and key in self._merged:
+            other = self._merged[key]
+            self._names[key] = str(other) if isinstance(other, int) else self.define(other, wanted)
         if key not in self._names:
             taken = set(self._names.values())
             if wanted is None or wanted in taken:
@@ -48,6 +54,10 @@ class SymbolNames:
         """The sympy names of the symbols in a dim."""
         words = set(re.findall(r"\w+", dim))
         return {key for key, name in self._names.items() if name in words}
+
+    def of(self, name: str) -> str | None:
+        """The sympy name of a symbol; None for a dim that is more than a symbol."""
+        return next((key for key, known in self._names.items() if known == name and key not in self._merged), None)
 
     def __getitem__(self, symbol: sympy.Symbol) -> str:
         if str(symbol) not in self._names:
@@ -67,7 +77,8 @@ class SymbolNames:
         """An integer expression as a dim. `Refused` if dims cannot say it."""
         if expr.is_Integer:
             return int(expr)
-        return self._print(expr)
+        text = self._print(expr)
+        return int(text) if text.isdecimal() else text
 
     def _print(self, expr: sympy.Expr) -> str:
         if expr.is_Integer:
@@ -92,3 +103,10 @@ class SymbolNames:
         for arg in args[1:]:
             text = f"{function}({text}, {self._print(arg)})"
         return text
+
+
+def product(extents: Sequence[Dim]) -> Dim:
+    """The number of elements of these extents."""
+    if all(isinstance(extent, int) for extent in extents):
+        return math.prod(int(extent) for extent in extents)
+    return " * ".join(f"({extent})" for extent in extents)

@@ -35,17 +35,33 @@ def scaled_dot_product_attention(
         raise Refused(f"dropout_p = {dropout_p} draws at random; pass 0 outside of training")
     if enable_gqa:
         key, value = (repeat_heads(ctx, x, query.shape[-3]) for x in (key, value))
-    if scale is None:
-        if not isinstance(query.shape[-1], int):
-            raise Refused("the default scale needs a head size that is known")
-        scale = 1 / math.sqrt(query.shape[-1])
+    _check_shapes(ctx, query, key, value)
     scores = ctx("matmul", query, key, transpose_b=True)
-    scores = ctx("mul", scores, ctx.scalar(scale, scores.dtype))
+    scores = ctx("mul", scores, _scale(ctx, scale, query))
     if is_causal:
         attn_mask = causal_mask(ctx, query.shape[-2], key.shape[-2])
     if attn_mask is not None:
         scores = ctx("add", scores, additive(ctx, attn_mask, scores.dtype))
     return ctx("matmul", ctx("softmax", scores, axis=len(scores.shape) - 1), value)
+
+
+def _check_shapes(ctx: Context, query: BuilderValue, key: BuilderValue, value: BuilderValue) -> None:
+    """Export does not compare the operands' sizes. Leading ones may be 1, which broadcasts."""
+    ctx.require_equal(query.shape[-1], key.shape[-1])
+    ctx.require_equal(key.shape[-2], value.shape[-2])
+    for a, b in ((query, key), (query, value)):
+        for size, other in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False):
+            if size != 1 and other != 1:
+                ctx.require_equal(size, other)
+
+
+def _scale(ctx: Context, scale: float | None, query: BuilderValue) -> BuilderValue:
+    if scale is not None:
+        return ctx.scalar(scale, query.dtype)
+    width = query.shape[-1]
+    if isinstance(width, int):
+        return ctx.scalar(1 / math.sqrt(width), query.dtype)
+    return ctx("rsqrt", ctx.scalar(width, query.dtype))
 
 
 def additive(ctx: Context, mask: BuilderValue, dtype: str) -> BuilderValue:
@@ -67,7 +83,8 @@ def repeat_heads(ctx: Context, x: BuilderValue, heads: Any) -> BuilderValue:
     *batch, kv_heads, length, width = x.shape
     if kv_heads == heads:
         return x
-    if not (isinstance(kv_heads, int) and isinstance(heads, int)) or heads % kv_heads != 0:
+    heads, kv_heads = ctx.static(heads, "the number of heads"), ctx.static(kv_heads, "the number of heads")
+    if heads % kv_heads != 0:
         raise Refused(f"{heads} heads are no multiple of {kv_heads} heads of keys and values")
     group = heads // kv_heads
     spread = ctx.broadcast(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from atb_torch.context import Context, axis_of
 from atb_torch.dtypes import TORCH
 from atb_torch.errors import Refused
 from atb_torch.lowering.registry import lowers
+from atb_torch.symbols import product
 
 
 def _axes(x: BuilderValue, dims: Any) -> list[int]:
@@ -71,11 +71,9 @@ def _variance(ctx: Context, x: BuilderValue, dim: Any, correction: Any, keepdim:
     correction = 1 if correction is None else correction
     if correction == 0:
         return _reduce(ctx, "mean", squares, dim, keepdim)
-    extents = [x.shape[axis] for axis in _axes(x, dim)]
-    if not all(isinstance(extent, int) for extent in extents):
-        raise Refused("an unbiased variance over an axis of variable size is not supported")
-    count = math.prod(int(extent) for extent in extents) - correction
-    return ctx("div", _reduce(ctx, "sum", squares, dim, keepdim), ctx.scalar(float(count), x.dtype))
+    extent = product([x.shape[axis] for axis in _axes(x, dim)])
+    count = ctx.scalar(float(extent - correction) if isinstance(extent, int) else f"{extent} - {correction}", x.dtype)
+    return ctx("div", _reduce(ctx, "sum", squares, dim, keepdim), count)
 
 
 @lowers("var.dim", "var.default")
@@ -90,6 +88,13 @@ def var(ctx: Context, x: BuilderValue, dim: Any = None, *, correction: Any = Non
     return _variance(ctx, x, dim, correction, keepdim)
 
 
+@lowers("std.dim", "std.default")
+def std_unbiased(
+    ctx: Context, x: BuilderValue, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> BuilderValue:
+    return ctx("sqrt", _variance(ctx, x, dim, int(unbiased), keepdim))
+
+
 @lowers("std.correction")
 def std(ctx: Context, x: BuilderValue, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return ctx("sqrt", _variance(ctx, x, dim, correction, keepdim))
@@ -100,7 +105,13 @@ def std(ctx: Context, x: BuilderValue, dim: Any = None, *, correction: Any = Non
 
 @lowers("softmax.int", "_softmax.default")
 def softmax(ctx: Context, x: BuilderValue, dim: int, _dtype: Any = None, **_kwargs: Any) -> BuilderValue:
-    return ctx("softmax", ctx.cast(x, ctx.out_dtype), axis=axis_of(x, dim))
+    x = ctx.cast(x, ctx.out_dtype)
+    axis, last = axis_of(x, dim), len(x.shape) - 1
+    if axis >= last:
+        return ctx("softmax", x, axis=last) if x.shape else ctx.scalar(1.0, x.dtype)
+    perm = list(range(len(x.shape)))
+    perm[axis], perm[last] = last, axis
+    return ctx.transpose(ctx("softmax", ctx.transpose(x, perm), axis=last), perm)
 
 
 @lowers("log_softmax.int", "_log_softmax.default")

@@ -11,7 +11,7 @@ from atb._core import BuilderValue
 from atb_torch.context import Context, axis_of
 from atb_torch.errors import Refused
 from atb_torch.lowering.registry import lowers
-from atb_torch.symbols import Dim
+from atb_torch.symbols import Dim, product
 
 # --- Views of all elements in their order
 
@@ -108,20 +108,11 @@ def repeat_interleave(
 ) -> BuilderValue:
     """Each element of the axis `repeats` times: [n] -> [n, 1] -> [n, r] -> [n * r]."""
     if dim is None:
-        x, dim = ctx.reshape(x, [_product(x.shape)]), 0
+        x, dim = ctx.reshape(x, [product(x.shape)]), 0
     axis = axis_of(x, dim)
     before, after = list(x.shape[: axis + 1]), list(x.shape[axis + 1 :])
     spread = ctx.broadcast(ctx.reshape(x, [*before, 1, *after]), [*before, repeats, *after])
     return ctx.reshape(spread, ctx.out_shape)
-
-
-def _product(extents: Sequence[Dim]) -> Dim:
-    if all(isinstance(extent, int) for extent in extents):
-        result = 1
-        for extent in extents:
-            result *= int(extent)
-        return result
-    return " * ".join(f"({extent})" for extent in extents)
 
 
 # --- Joining

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""B28, import: a buffer that the module writes to is state, never a folded constant."""
+
+import atb
+import atb_torch
+import pytest
+import torch
+
+pytestmark = pytest.mark.real
+
+
+class Cache(torch.nn.Module):
+    """Writes each call's keys into the next place of a cache and attends over what is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(1, 2, 8, 4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, k: torch.Tensor) -> torch.Tensor:
+        here = torch.arange(8).reshape(1, 1, 8, 1) == self.count
+        self.keys.copy_(torch.where(here, k, self.keys))
+        self.count += 1
+        return self.keys.sum(2)
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_later_steps_see_earlier_ones(exported: bool) -> None:
+    steps = [torch.randn(1, 2, 1, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    eager, other = Cache().eval(), Cache().eval()
+    source = torch.export.export(other, (steps[0],), strict=False) if exported else other
+    fast = atb_torch.compile(source, threads=1)
+    with torch.no_grad():
+        for step in steps:
+            torch.testing.assert_close(fast(step), eager(step))
+    if not exported:
+        torch.testing.assert_close(other.keys, eager.keys)
+        assert int(other.count) == 3
+
+
+def test_changed_parameters_are_refused() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.mul_(2)
+            return x * self.weight
+
+    with pytest.raises(atb.UnsupportedError, match="parameter weight in place"):
+        atb_torch.compile(Counts().eval(), torch.randn(3, 4))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decoders of every family through the front door: logits beside eager's, and mistakes that must be noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import atb_torch
+import families
+import pytest
+import torch
+
+pytestmark = pytest.mark.real
+
+BOUND = 2e-4  # of the standard deviation of the logits
+
+
+def compare(family: str, attention: str, calls: list[tuple[int, int, str]]) -> None:
+    """Calls (batch, length, padding side or "") of one compiled model."""
+    model = families.model(family, attention)
+    fast = atb_torch.compile(model, threads=1)
+    for batch, length, side in calls:
+        ids = families.tokens(batch, length)
+        kwargs: dict[str, Any] = {"attention_mask": families.padding(batch, length, side)} if side else {}
+        with torch.no_grad():
+            expected = model(ids, use_cache=False, **kwargs)
+            actual = fast(ids, **kwargs)
+        assert type(actual) is type(expected)
+        assert list(actual.keys()) == list(expected.keys())
+        error = families.distance(actual.logits, expected.logits, kwargs.get("attention_mask"))
+        assert error < BOUND, f"batch {batch}, length {length}, padding {side or 'none'}: {error}"
+
+
+@pytest.mark.parametrize(("family", "attention"), [("gemma2", "eager"), ("gpt2", "sdpa"), ("falcon", "eager")])
+def test_some_families(family: str, attention: str) -> None:
+    compare(family, attention, [(2, 33, "")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "attention"), families.CASES)
+def test_lengths_and_batches(family: str, attention: str) -> None:
+    compare(family, attention, [(batch, length, "") for batch in (1, 3) for length in (1, 2, 33, 300)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "attention"), families.CASES)
+def test_padding(family: str, attention: str) -> None:
+    lengths = (1, 2, 33, 300)
+    compare(family, attention, [(b, n, side) for b in (1, 3) for n in lengths for side in ("left", "right")])
+
+
+def test_llama_with_padding() -> None:
+    compare("llama", "sdpa", [(1, 1, ""), (3, 1, ""), (1, 33, ""), (3, 33, "left"), (3, 33, "right")])
+
+
+# What a mistake in the mathematics would look like: the same weights under a changed configuration.
+MISTAKES = [
+    ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}}),
+    ("mistral", {"sliding_window": 15}),
+    ("gemma2", {"attn_logit_softcapping": None}),
+    ("gemma2", {"final_logit_softcapping": None}),
+    ("gemma2", {"query_pre_attn_scalar": 13}),
+    ("gemma2", {"sliding_window": 17}),
+    ("gemma3", {"sliding_window": 17}),
+    ("gpt2", {"activation_function": "gelu"}),
+    ("starcoder2", {"hidden_act": "gelu"}),
+    ("phi", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25}}),
+    ("qwen3", {"rms_norm_eps": 1e-2}),
+]
+
+
+@pytest.mark.parametrize(("family", "changes"), MISTAKES)
+def test_mistakes_are_noticed(family: str, changes: dict[str, object]) -> None:
+    ids = families.tokens(2, 33)
+    with torch.no_grad():
+        right = families.model(family, "eager")(ids, use_cache=False).logits
+        wrong = families.model(family, "eager", **changes)(ids, use_cache=False).logits
+    assert families.distance(wrong, right) > BOUND
