@@ -272,7 +272,8 @@ def compile(
     example_inputs: a tensor, a sequence of arguments, or a mapping of named ones, of any batch and length; without
         them the module is imported at the first call.
     optimizer: an `atb.GraphOptimizer` whose patterns run before ATB's own.
-    release: frees the module's parameters once they are packed; the module itself cannot be called afterwards.
+    release: takes the parameters from the module once they are packed; it cannot be called itself afterwards. (Their
+        data still lives in the compiled graph, beside its packed form.)
     log_level: "debug" logs every pattern, matched or not, by layer.
     threads: workers; 0 takes what the affinity mask and the CPU quota allow.
     Raises `atb.UnsupportedError` with the reason for what cannot be compiled; operators without a lowering are listed

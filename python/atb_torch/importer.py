@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind
 from atb_torch import aliasing
 from atb_torch.aliasing import Alias, Storage, View
 from atb_torch.context import Context, Place, layer_of
-from atb_torch.dtypes import dtype_name
+from atb_torch.dtypes import NAMES, dtype_name
 from atb_torch.errors import Refused, Unequal, unsupported
 from atb_torch.exporting import ROOT, Exported
 from atb_torch.guards import Guards, guards_of
@@ -297,11 +297,9 @@ class _Importer:
         kept = FUNCTIONS.get(node.target)
         name = kept.__qualname__ if kept is not None else str(node.target).removesuffix(".default")
         outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
-        if not all(isinstance(out, torch.Tensor) for out in outs):
+        if not all(isinstance(out, torch.Tensor) and out.dtype in NAMES for out in outs):  # a graph cannot hold these
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
-        types = ", ".join(
-            f"{dtype_name(out.dtype)}[{', '.join(map(str, ctx.symbols.shape(out.shape)))}]" for out in outs
-        )
+        types = ", ".join(self._type(out) for out in outs)
         operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values.get(arg), Alias)]
         values = ctx.node("external", *operands, target=name, types=types)
         self._origins[values[0].name] = node.target if kept is None else (kept, node.target)

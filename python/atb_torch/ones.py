@@ -18,10 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 # Operators that move or view elements or make them from nothing: how often they are called depends on sizes.
 _MOVES = {
-    "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "arange", "as_strided", "cat", "clone", "copy_", "detach",
-    "empty", "empty_like", "empty_strided", "expand", "fill_", "full", "lift_fresh", "new_empty", "new_empty_strided",
-    "ones", "permute", "scalar_tensor", "select", "slice", "split", "split_with_sizes", "squeeze", "t", "transpose",
-    "unbind", "unsqueeze", "view", "zeros",
+    "_reshape_alias", "_to_copy", "_unsafe_view", "alias", "arange", "as_strided", "cat", "clone", "copy_",
+    "detach", "device", "empty", "empty_like", "empty_strided", "expand", "fill_", "full", "lift_fresh",
+    "new_empty", "new_empty_strided", "ones", "permute", "scalar_tensor", "select", "slice", "split",
+    "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsqueeze", "view", "zeros",
 }  # fmt: skip
 # Matrix products are the same mathematics under each of their names.
 _PRODUCTS = {"addmm": "mm", "baddbmm": "mm", "bmm": "mm", "mv": "mm", "dot": "mm"}
