@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind
 from atb_torch import aliasing
 from atb_torch.aliasing import Alias, Storage, View
 from atb_torch.context import Context, Place, layer_of
+from atb_torch.decompose import decompose, tensor_arguments
 from atb_torch.dtypes import NAMES, dtype_name
 from atb_torch.errors import Refused, Unequal, unsupported
 from atb_torch.exporting import ROOT, Exported
@@ -217,17 +218,10 @@ class _Importer:
     # --- Nodes
 
     def _lower(self, node: torch.fx.Node) -> None:
-        value = node.meta.get("val")
-        if node.target is operator.getitem and isinstance(self._values.get(node.args[0]), list):
-            self._values[node] = self._values[node.args[0]][node.args[1]]
-            return
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
-            self._values[node] = value
-            return
-        if str(node.target) in _PROVEN:
+        if self._set_number(node) or str(node.target) in _PROVEN:
             return
         self._ctx.place = self._place(node)
-        self._ctx.out = value
+        self._ctx.out = node.meta.get("val")
         try:
             self._set_results(node, self._apply(node))
         except (Refused, atb.Error) as error:
@@ -235,13 +229,40 @@ class _Importer:
         except TypeError as error:  # arguments that the lowering does not take
             self._set_results(node, self._external(node, f"this form is not supported: {error}"))
 
+    def _set_number(self, node: torch.fx.Node) -> bool:
+        """Keeps a size, or a member of a list, which needs no node; False for other values."""
+        value = node.meta.get("val")
+        if node.target is operator.getitem and isinstance(self._values.get(node.args[0]), list):
+            self._values[node] = self._values[node.args[0]][node.args[1]]
+        elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+            self._values[node] = value
+        else:
+            return False
+        return True
+
     def _apply(self, node: torch.fx.Node) -> Any:
         """The operator's value, or values; one that writes in place gives the new contents of what it writes to."""
         if not aliasing.is_mutable(node):
+            program = None if str(node.target) in TABLE else decompose(node)
+            if program is not None:
+                return self._inline(node, program)
             return self._call(node, str(node.target), self._arguments(node))
         written = self._values[aliasing.written_argument(node)]
         written.write(self._ctx, self._in_place_value(node, written.read()))
         return written
+
+    def _inline(self, node: torch.fx.Node, program: torch.fx.GraphModule) -> Any:
+        """The value of an operator by its definition in others; `Refused` if one of those has no lowering."""
+        *body, output = program.graph.nodes
+        inputs = [inner for inner in body if inner.op == "placeholder"]
+        for inner, operand in zip(inputs, tensor_arguments(node), strict=True):
+            self._set(inner, self._argument(operand))
+        for inner in body:
+            if inner.op == "call_function" and not self._set_number(inner):
+                self._ctx.out = inner.meta["val"]
+                self._set_results(inner, self._apply(inner))
+        self._ctx.out = node.meta["val"]
+        return self._argument(output.args[0])
 
     def _in_place_value(self, node: torch.fx.Node, before: BuilderValue) -> BuilderValue:
         args, kwargs = self._arguments(node)

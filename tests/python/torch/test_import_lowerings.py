@@ -229,7 +229,17 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
 }
 
 
-TABLES: dict[str, tuple[Any, ...]] = {**UNARY, **SHAPES, **REDUCTIONS, **OPERANDS}
+# Operators without a lowering of their own, by PyTorch's definitions.
+DEFINED: dict[str, tuple[Any, ...]] = {
+    "einsum": (lambda a, b: torch.einsum("bid,bjd->bij", a, b), "f:2,3,5", "f:2,4,5"),
+    "hardswish": (F.hardswish, "f:3,5"),
+    "hardtanh": (F.hardtanh, "f:3,5"),
+    "leaky_relu": (F.leaky_relu, "f:3,5"),
+    "logsumexp": (lambda x: x.logsumexp(-1), "f:3,5"),
+    "glu": (F.glu, "f:3,6"),
+}
+
+TABLES: dict[str, tuple[Any, ...]] = {**UNARY, **SHAPES, **REDUCTIONS, **OPERANDS, **DEFINED}
 
 
 @pytest.mark.parametrize("name", TABLES)
