@@ -218,6 +218,9 @@ class Engine:
 
     def info(self) -> dict[str, Any]: ...
 
+    def __str__(self) -> str:
+        """The text form of the graph that runs."""
+
     def report_json(self, tokens: int = 1) -> str: ...
 
     def start_trace(self) -> None: ...
