@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/kernel.h"
 #include "ops/infer_util.h"
+#include "ops/plain_operands_util.h"
 #include "ops/reference_util.h"
 
 namespace atb {
@@ -33,6 +35,25 @@ void softmax_row(const T* x, int64_t n, T* out) {
   for (int64_t i = 0; i < n; ++i) out[i] /= sum;
 }
 
+// One unit a row.
+class SoftmaxKernel final : public Kernel {
+ public:
+  int64_t units(const Call& call, int /*phase*/) const noexcept override { return call.outputs[0].rows(); }
+  double cost(const Call& call, int /*phase*/) const noexcept override {
+    return static_cast<double>(call.outputs[0].size()) * 50;
+  }
+  void run(const Call& call, int /*phase*/, int64_t begin, int64_t end,
+           std::byte* /*scratch*/) const noexcept override {
+    const TensorView& x = call.inputs[0];
+    const TensorView& out = call.outputs[0];
+    for (int64_t row = begin; row < end; ++row) {
+      softmax_row(x.as<const float>() + leading_offset(x, x.rank - 1, row), x.dim(-1),
+                  out.as<float>() + leading_offset(out, out.rank - 1, row));
+    }
+  }
+  std::string variant(const Call& /*call*/) const override { return "softmax_f32"; }
+};
+
 }  // namespace
 
 void register_op_softmax(OpRegistry& registry) {
@@ -51,6 +72,10 @@ void register_op_softmax(OpRegistry& registry) {
       softmax_row(x.f.data() + row * n, n, call.outputs[0]->f.data() + row * n);
     }
   });
+  op.make_cpu_kernel = [](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+    const bool f32 = request.node.input(0)->type().dtype == DType::kF32;
+    return f32 && plain_operands(request.node) ? std::make_unique<SoftmaxKernel>() : nullptr;
+  };
   registry.add(std::move(op));
 }
 

@@ -55,6 +55,15 @@ inline Operand random_activation(std::vector<int64_t> shape, uint32_t seed, floa
   return activation(std::move(shape), random_values(count, seed, scale));
 }
 
+// For kernels without vectors of their own: nothing, one, a few, and more than what they unroll by.
+inline std::vector<int64_t> few_sizes(int64_t first = 0) {
+  std::vector<int64_t> sizes;
+  for (const int64_t n : {0, 1, 2, 5, 16, 17, 35, 70}) {
+    if (n >= first) sizes.push_back(n);
+  }
+  return sizes;
+}
+
 inline std::vector<int64_t> counting(int64_t n, int64_t first = 0) {
   std::vector<int64_t> values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<int64_t>(i);

@@ -39,7 +39,7 @@ void register_case_cast(CaseRegistry& registry) {
                                         .inputs = {operand_of(from, n)},
                                         .attrs = {{"dtype", std::string(dtype_name(to))}}};
                         },
-                    .sizes = around_vectors(),
+                    .sizes = few_sizes(),
                     .why = "the rounding is the definition",
                     .same_as_f32 = true,
                     .rows = {0}});

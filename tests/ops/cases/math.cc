@@ -17,7 +17,7 @@ void register_unary(CaseRegistry& registry, const std::string& op, bool only_pos
            [op, only_positive](int64_t n) {
              return OpCase{.op = op, .inputs = {only_positive ? positive({3, n}, 1) : random_activation({3, n}, 1, 4)}};
            },
-       .sizes = around_vectors(),
+       .sizes = few_sizes(),
        .tolerance = 5e-7,
        .why = "one function of the C library, one or two more roundings",
        .same_as_f32 = true,
@@ -33,7 +33,7 @@ void register_signs(CaseRegistry& registry, const std::string& op) {
                       [op, dtype](int64_t n) {
                         return OpCase{.op = op, .inputs = {some_integers({3, n}, 31, dtype)}};
                       },
-                  .sizes = around_vectors(),
+                  .sizes = few_sizes(),
                   .why = "integers",
                   .rows = {0}});
   }
@@ -63,7 +63,7 @@ void register_binary(CaseRegistry& registry, const std::string& op, const std::v
                           const Operands operands{dtype};
                           return OpCase{.op = op, .inputs = {operands.a({4, n}), fix(operands.b(shape_of_b(n)))}};
                         },
-                    .sizes = around_vectors(),
+                    .sizes = few_sizes(),
                     .tolerance = tolerance,
                     .why = tolerance > 0 ? "a few roundings" : "exact, or integers",
                     .same_as_f32 = true,
@@ -112,7 +112,7 @@ void register_case_math(CaseRegistry& registry) {
                     [](int64_t n) {
                       return OpCase{.op = "logical_not", .inputs = {flags({3, n})}};
                     },
-                .sizes = around_vectors(),
+                .sizes = few_sizes(),
                 .why = "bools",
                 .rows = {0}});
 }

@@ -12,7 +12,7 @@ void add(CaseRegistry& registry, const std::string& name, std::function<OpCase(i
   registry.add({.name = name,
                 .op = name.substr(0, name.find('/')),
                 .make = std::move(make),
-                .sizes = around_vectors(),
+                .sizes = few_sizes(),
                 .why = "copies",
                 .same_as_f32 = true,
                 .rows = std::move(rows)});
