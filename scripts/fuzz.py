@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gives each fuzz target some seconds and prints one line a target: executions, coverage, findings.
 
+Then checks random graphs: optimized and compiled they must give the plain graph's numbers (tests/fuzz/random_graphs).
 Corpora grow under the build folder; inputs that end in a finding are kept beside them. Fails on any finding.
 """
 
@@ -59,23 +60,43 @@ def fuzz(program: pathlib.Path, work: pathlib.Path, seconds: int) -> bool:
     return status == 0 and executions > 0
 
 
+def check_random_graphs(program: pathlib.Path, work: pathlib.Path, graphs: int) -> bool:
+    """Runs the generator over its seeds; true if no graph failed and each fusion occurred often enough."""
+    log_path = work / "random_graphs.log"
+    work.mkdir(parents=True, exist_ok=True)
+    with log_path.open("w") as log_file:
+        status = subprocess.run(
+            [program, "--graphs", str(graphs)], stdout=log_file, stderr=subprocess.STDOUT, check=False
+        ).returncode
+    lines = log_path.read_text(errors="replace").splitlines()
+    verdict = "no finding" if status == 0 else f"FINDING, see {log_path}"
+    print("\n".join(line for line in lines if line.startswith("[random graphs] ")), flush=True)
+    print(f"[fuzz] random graphs: {graphs} asked for, {verdict}", flush=True)
+    return status == 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "fuzz", help="CMake build folder")
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--jobs", type=int, default=2, help="targets at a time")
-    parser.add_argument("names", nargs="*", help="targets; all where none is given")
+    parser.add_argument("--graphs", type=int, default=2000, help="random graphs to check")
+    parser.add_argument("names", nargs="*", help="targets or random_graphs; all where none is given")
     args = parser.parse_args()
     build = args.build.resolve()
     programs = sorted(p for p in (build / "tests" / "fuzz").glob("atb_fuzz_*") if p.is_file())
+    random_graphs = build / "tests" / "fuzz" / "atb_random_graphs"
+    with_graphs = not args.names or "random_graphs" in args.names
     if args.names:
         programs = [p for p in programs if p.name.removeprefix("atb_fuzz_") in args.names]
-    if not programs:
+    if not (programs or with_graphs) or (with_graphs and not random_graphs.is_file()):
         print("[fuzz] no target found: build with the preset fuzz", file=sys.stderr)
         return 1
     work = build / "fuzzing"
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         clean = list(pool.map(lambda program: fuzz(program, work, args.seconds), programs))
+    if with_graphs:
+        clean.append(check_random_graphs(random_graphs, work, args.graphs))
     print(f"[fuzz] {sum(clean)} of {len(clean)} targets without a finding")
     return int(not all(clean))
 

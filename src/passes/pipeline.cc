@@ -38,6 +38,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   const auto pass = [&](const char* name, const auto& run) {
     run();
     if (options.verify) verify(graph, name);
+    if (options.after_pass) options.after_pass(graph, name);
   };
 
   if (options.verify) verify(graph, "the front door");

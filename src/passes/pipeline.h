@@ -2,6 +2,7 @@
 // The order in which a plain graph becomes an optimized one.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 
@@ -19,6 +20,9 @@ struct PipelineOptions {
 #else
   bool verify = true;
 #endif
+  // Called after every pass with its name, so that a wrong result can be traced to the pass that made it. Null:
+  // nothing.
+  std::function<void(const Graph& graph, const char* pass)> after_pass{};
 };
 
 // Optimizes in place and tells what happened. kUnsupported if a cache is wanted and cannot be inserted.

@@ -49,6 +49,19 @@ TEST(QkvRope, FusesEveryMixOfBiases) {
   }
 }
 
+// In canonical form the norm of a single head comes before the split, which then is a view of its result.
+TEST(QkvRope, FusesTheNormOfASingleKeyHead) {
+  TinyConfig config = one_layer();
+  config.head_norm = true;
+  config.kv_heads = 1;
+  for (const bool layer_norm : {false, true}) {
+    config.layer_norm = layer_norm;
+    auto graph = tiny_llama(config);
+    canonicalize(*graph);
+    expect_fused(std::move(graph), "QKV+RoPE", 1);
+  }
+}
+
 TEST(QkvRope, FusesPartialAndInterleavedRotaryHeadNormsAndPlainHeads) {
   TinyConfig config = one_layer();
   config.rotary_dim = 4;
