@@ -198,7 +198,8 @@ class StepBuilder {
 void drop_padding(Graph& graph) {
   for (Value* input : std::vector<Value*>(graph.inputs())) {
     const bool positions = input->name() == "position_ids";
-    if ((!positions && input->name() != "attention_mask") || input->rank() != 2 || graph.nodes().empty()) continue;
+    if ((!positions && input->name() != "attention_mask") || graph.nodes().empty()) continue;
+    if (input->rank() != 2 || input->dim(0) == input->dim(1)) continue;
     Rewriter rewriter(graph, graph.nodes().front());
     rewriter.replace(input, without_padding(rewriter, *input, positions));
     if (rewriter.commit()) continue;

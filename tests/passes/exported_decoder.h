@@ -28,6 +28,7 @@ struct ExportedConfig {
   double softcap = 0;
   double attention_scaling = 1;
   bool learned_positions = false;  // cumsum of ones, as OPT
+  bool flat_rows = false;          // linears on [B * T, ..], as GPT-2
 };
 
 class ExportedDecoder {
@@ -229,8 +230,11 @@ class ExportedDecoder {
     }
     scores = b_("add", {scores, mask_}, {}, l + "masked");
     Value* out = b_("matmul", {b_("softmax", {scores}, {{"axis", int64_t{3}}}, l + "probs"), v}, {}, l + "context");
-    out = b_.reshape(b_.transpose(out, {0, 2, 1, 3}), {batch_, tokens_, c_.heads * c_.head_dim});
-    return b_("linear", {out, weight(l + "o.weight", {c_.hidden, c_.heads * c_.head_dim}, 0.4F)}, {}, l + "o");
+    Shape rows = {batch_, tokens_, c_.heads * c_.head_dim};
+    if (c_.flat_rows) rows = {batch_ * tokens_, c_.heads * c_.head_dim};
+    out = b_.reshape(b_.transpose(out, {0, 2, 1, 3}), std::move(rows));
+    out = b_("linear", {out, weight(l + "o.weight", {c_.hidden, c_.heads * c_.head_dim}, 0.4F)}, {}, l + "o");
+    return b_.reshape(out, {batch_, tokens_, c_.hidden});
   }
 
   ExportedConfig c_;

@@ -231,6 +231,18 @@ TEST(Exported, SoftcapBecomesAnAttribute) {
   expect_equal_numbers(*plain, *graph, false);
 }
 
+TEST(Exported, FlattenedRowsAreRowsOfTokens) {
+  ExportedConfig config;
+  config.flat_rows = true;
+  const auto plain = exported_decoder(config);
+  const auto graph = fused(*plain);
+  expect_fused_form(*graph);
+  for (const Node* node : graph->nodes()) {
+    EXPECT_FALSE(node->output()->dim(0) == Dim::symbol("B") * Dim::symbol("T")) << node->name();
+  }
+  expect_equal_numbers(*plain, *graph, false);
+}
+
 TEST(Exported, CountedPositionsAreIota) {
   ExportedConfig config;
   config.learned_positions = true;
@@ -276,6 +288,10 @@ TEST(ExportedCache, StepsEqualTheWholeSequence) {
   config = {};
   config.learned_positions = true;
   config.rotary_dim = 0;
+  config.flat_rows = true;
+  expect_incremental(config);
+  config = {};
+  config.tables = "cached";
   expect_incremental(config);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "passes/canonical/canonical.h"
+#include "passes/dce.h"
 
 namespace atb {
 namespace {
@@ -70,6 +71,7 @@ const std::vector<NormalForm>& local_forms() {
       {constant_weight, {"linear"}},
       {linear_bias, {"add"}},
       {view_below_rows, {"linear", "rms_norm", "layer_norm"}},
+      {rows_below_features, {"linear", "rms_norm", "layer_norm"}},
       {view_below_elements, {"add", "sub", "mul", "div", "silu", "gelu", "relu"}},
       {scale_on_scores, {"matmul"}},
       {scale_of_scale, {"mul", "div"}},
@@ -156,6 +158,7 @@ int64_t canonicalize(Graph& graph) {
   Canonicalizer canonicalizer(graph);
   canonicalizer.add(local_forms());
   canonicalizer.to_fixed_point();
+  eliminate_dead_code(graph);  // splitting asks who reads the parts
   canonicalizer.add(splitting_forms());
   canonicalizer.to_fixed_point();
   return canonicalizer.total();

@@ -49,6 +49,24 @@ bool view_below_rows(const Node& node, Rewriter& rewriter) {
   return pass_through(node, viewed(*view, rewriter.value(node.op_name(), inputs, node.attrs()), rewriter), rewriter);
 }
 
+bool rows_below_features(const Node& node, Rewriter& rewriter) {
+  const Node* reshape = made_by(node.input(0), "reshape");
+  if (reshape == nullptr) return false;
+  const Shape& from = reshape->input(0)->shape();
+  const Shape& to = node.input(0)->shape();
+  size_t lead = from.size();  // axes before those that make up a row
+  Dim width = 1;
+  while (lead > 0 && !(width == to.back())) width = width * from[--lead];
+  const bool joins_both = width == to.back() && from.size() - lead >= 2 && lead + 1 > to.size();
+  if (!joins_both) return false;
+  Shape rows(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(lead));
+  rows.push_back(width);
+  std::vector<Value*> inputs = node.inputs();
+  inputs[0] = rewriter.reshape(reshape->input(0), std::move(rows));
+  Value* result = rewriter.value(node.op_name(), inputs, node.attrs());
+  return pass_through(node, rewriter.reshape(result, node.output()->shape()), rewriter);
+}
+
 bool view_below_elements(const Node& node, Rewriter& rewriter) {
   const Node* view = nullptr;
   for (const Value* input : node.inputs()) {
