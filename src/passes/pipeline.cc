@@ -48,6 +48,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   report.sketch_before = sketch_layer(graph);
 
   if (options.cache) pass("drop_padding", [&] { drop_padding(graph); });
+  pass("dce of the front door", [&] { eliminate_dead_code(graph); });
   pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
   pass("canonicalize", [&] { canonicalize(graph); });
   pass("fold_constants", [&] { fold_constants(graph); });

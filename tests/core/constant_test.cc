@@ -138,6 +138,36 @@ TEST(Constant, DecodesPlainTypes) {
   EXPECT_EQ(scalar->to_f32(), (std::vector<float>{2.5f}));
 }
 
+TEST(Constant, TransposesOnceAndBack) {
+  std::vector<float> values(70 * 130);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const ConstantRef matrix = Constant::from_f32("w", {70, 130}, values);
+  const ConstantRef turned = Constant::transpose(matrix);
+  EXPECT_EQ(turned->shape(), (std::vector<int64_t>{130, 70}));
+  const std::vector<float> moved = turned->to_f32();
+  for (size_t r = 0; r < 70; ++r) {
+    for (size_t c = 0; c < 130; ++c) ASSERT_EQ(moved[c * 70 + r], values[r * 130 + c]);
+  }
+  EXPECT_EQ(Constant::transpose(matrix), turned) << "one copy for all readers";
+  EXPECT_EQ(Constant::transpose(turned), matrix);
+  EXPECT_EQ(Constant::transpose(Constant::permute_rows(matrix, {69, 0}))->to_f32()[0], values[69 * 130]);
+}
+
+TEST(Constant, TransposesMatricesOfPlainElementsOnly) {
+  EXPECT_THROW(Constant::transpose(Constant::absent("v", DType::kF32, nullptr, {4})), Error);
+  EXPECT_THROW(Constant::transpose(Constant::absent("q", DType::kF32, find_encoding("q8_0"), {2, 32})), Error);
+  EXPECT_EQ(Constant::transpose(Constant::absent("w", DType::kBF16, nullptr, {2, 3}))->shape(),
+            (std::vector<int64_t>{3, 2}));
+}
+
+TEST(Constant, ReinterpretsRowsOfTheSameBytes) {
+  const ConstantRef half = Constant::absent("h", DType::kBF16, nullptr, {2, 3});
+  const ConstantRef wide = Constant::reinterpreted(half, DType::kF32, find_encoding("bf16"));
+  EXPECT_EQ(wide->dtype(), DType::kF32);
+  EXPECT_EQ(wide->row_bytes(), half->row_bytes());
+  EXPECT_THROW(Constant::reinterpreted(half, DType::kF32, nullptr), Error);
+}
+
 TEST(Constant, HandlesHaveDistinctIds) { EXPECT_NE(counted("a", 1)->id(), counted("a", 1)->id()); }
 
 TEST(Constant, ReleasesOnlyTheRowsItUses) {

@@ -110,6 +110,26 @@ TEST(Graph, InsertsAndMovesBefore) {
   EXPECT_THROW(graph.set_order({a->producer(), a->producer(), b->producer()}), Error);
 }
 
+// Hundreds of nodes before one anchor leave no gap; positions stay those of the list.
+TEST(Graph, PositionsFollowTheListThroughManyEdits) {
+  Graph graph;
+  Value* x = graph.add_input("x", {DType::kF32, {2}, nullptr});
+  const OpDef& relu = OpRegistry::instance().get("relu");
+  Node* anchor = graph.add_node(relu, {x});
+  for (int i = 0; i < 600; ++i) graph.add_node(relu, {x}, {}, "before", anchor);
+  for (int i = 0; i < 600; ++i) graph.add_node(relu, {x}, {}, "first", graph.nodes().front());
+  for (size_t i = 0; i < graph.nodes().size(); i += 7) graph.erase(graph.nodes()[i]);
+  graph.move_before(graph.nodes()[500], graph.nodes()[3]);
+  graph.set_order({graph.nodes().rbegin(), graph.nodes().rend()});
+  graph.add_node(relu, {x});
+  const auto copy = graph.clone();
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    ASSERT_EQ(graph.position(graph.nodes()[i]), static_cast<int64_t>(i));
+    ASSERT_EQ(copy->position(copy->nodes()[i]), static_cast<int64_t>(i));
+  }
+  EXPECT_THROW(graph.position(copy->nodes()[5]), Error);
+}
+
 TEST(Graph, ReplacingNeedsEqualTypes) {
   Graph graph;
   Value* x = graph.add_input("x", {DType::kF32, {kT, 4}});

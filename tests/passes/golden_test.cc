@@ -38,17 +38,6 @@ Golden read_golden(const std::filesystem::path& path) {
   return golden;
 }
 
-// Absent weights get random numbers, so that the graph can run.
-void fill_constants(Graph& graph) {
-  test::Random random(5);
-  for (Value* value : graph.constants()) {
-    const Constant& constant = *value->constant();
-    if (!constant.absent() || constant.dtype() != DType::kF32) continue;
-    const std::vector<float> data = random.vector(constant.num_rows() * constant.row_elems(), 0.7F);
-    graph.replace_all_uses(value, graph.add_constant(Constant::from_f32(constant.name(), constant.shape(), data)));
-  }
-}
-
 class GoldenTest : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(GoldenTest, ShapeAndNumbers) {
@@ -56,7 +45,7 @@ TEST_P(GoldenTest, ShapeAndNumbers) {
   ASSERT_FALSE(golden.passes.empty());
   auto graph = parse_graph(golden.before);
   auto filled = graph->clone();
-  fill_constants(*filled);
+  test::fill_constants(*filled);
   const auto plain = filled->clone();
   MatchReport report;
   for (const std::string& pass : golden.passes) {

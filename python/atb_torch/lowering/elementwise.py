@@ -64,7 +64,9 @@ _BINARY = {
 def _binary(ctx: Context, op: str, a: Any, b: Any) -> BuilderValue:
     if ctx.out_dtype == "bool":
         raise Refused(f"{op} of booleans is not supported; use the logical operators")
-    return ctx(op, ctx.operand(a, ctx.out_dtype), ctx.operand(b, ctx.out_dtype))
+    # As eager does: a number that halves are multiplied with is not rounded to halves first, one that is added is.
+    exact = op in ("mul", "div") and ctx.out_dtype in ("f16", "bf16") and isinstance(b, (int, float))
+    return ctx(op, ctx.operand(a, ctx.out_dtype), ctx.operand(b, "f32" if exact else ctx.out_dtype))
 
 
 def _register_binary(name: str, op: str) -> None:

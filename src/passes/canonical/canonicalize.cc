@@ -127,6 +127,7 @@ class Canonicalizer {
       Rewriter rewriter(graph_, node);
       if (!try_form(form, *node, rewriter)) continue;
       rewriter.retire({node});
+      rewriter.retire_producers();
       if (rewriter.commit()) continue;
       gone_.insert(rewriter.erased().begin(), rewriter.erased().end());
       return true;

@@ -145,15 +145,20 @@ std::vector<Node*> Rewriter::order_after() const {
 }
 
 void Rewriter::erase_retired() {
+  if (retire_producers_) retired_.insert(retired_.end(), built_.begin(), built_.end());
   for (bool changed = true; changed;) {
     changed = false;
-    for (auto it = retired_.rbegin(); it != retired_.rend(); ++it) {
-      Node* node = *it;
+    for (size_t i = retired_.size(); i-- > 0;) {
+      Node* node = retired_[i];
       if (erased_.count(node) != 0) continue;
       const bool dead = std::all_of(node->outputs().begin(), node->outputs().end(), [this](const Value* value) {
         return value->uses().empty() && !graph_.is_output(value);
       });
       if (!dead) continue;
+      for (const Value* input : node->inputs()) {
+        const bool made = retire_producers_ && input != nullptr && input->producer() != nullptr;
+        if (made) retired_.push_back(input->producer());
+      }
       graph_.erase(node);
       erased_.insert(node);
       changed = true;

@@ -40,6 +40,8 @@ class Rewriter {
   void replace(Value* from, Value* to);
   // Nodes that become dead by the replacements and go with them (others are left to dead code elimination).
   void retire(const std::vector<Node*>& nodes);
+  // With them go the nodes that only they read, however far up, and what was built and is not read.
+  void retire_producers() { retire_producers_ = true; }
 
   // Applies everything, or nothing and returns the reason: a replacement of another type, or one that would make a
   // value depend on itself. New values take the names of those they replace.
@@ -64,6 +66,7 @@ class Rewriter {
   std::vector<Node*> retired_;
   std::unordered_set<const Node*> erased_;
   bool committed_ = false;
+  bool retire_producers_ = false;
 };
 
 }  // namespace atb
