@@ -193,6 +193,12 @@ class Evaluator {
     return a;
   }
 
+  static bool same_positions(const Value* a, const Value* b) {
+    const bool counted =
+        a->producer() != nullptr && b->producer() != nullptr && a->producer()->is("iota") && b->producer()->is("iota");
+    return a == b || (counted && a->shape() == b->shape());
+  }
+
   // Parts of one result: one x, and tables of the same positions where they have one. `a` gets the table of either.
   static bool merge(Combination& a, const Combination& b) {
     if (a.x != b.x || a.features.dims.size() != b.features.dims.size()) return false;
@@ -202,7 +208,7 @@ class Evaluator {
       a.position_depths = b.position_depths;
       return true;
     }
-    return a.table->positions == b.table->positions && a.table->scale == b.table->scale &&
+    return same_positions(a.table->positions, b.table->positions) && a.table->scale == b.table->scale &&
            a.position_depths == b.position_depths;
   }
 

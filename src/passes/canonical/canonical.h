@@ -43,8 +43,6 @@ bool transpose_of_transpose(const Node& node, Rewriter& rewriter);
 bool identity_view(const Node& node, Rewriter& rewriter);
 // linear, rms_norm and layer_norm of a view of whole rows -> the view of their result.
 bool view_below_rows(const Node& node, Rewriter& rewriter);
-// The same where the view also joins features: x [B, T, H, D] -> [B * T, H * D] is [B, T, H * D] for the operator.
-bool rows_below_features(const Node& node, Rewriter& rewriter);
 // The same for reshapes and elementwise operators, whose other operands are alike, scalars, or vectors of the last
 // axis.
 bool view_below_elements(const Node& node, Rewriter& rewriter);

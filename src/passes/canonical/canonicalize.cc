@@ -71,7 +71,6 @@ const std::vector<NormalForm>& local_forms() {
       {constant_weight, {"linear"}},
       {linear_bias, {"add"}},
       {view_below_rows, {"linear", "rms_norm", "layer_norm"}},
-      {rows_below_features, {"linear", "rms_norm", "layer_norm"}},
       {view_below_elements, {"add", "sub", "mul", "div", "silu", "gelu", "relu"}},
       {scale_on_scores, {"matmul"}},
       {scale_of_scale, {"mul", "div"}},
@@ -161,6 +160,8 @@ int64_t canonicalize(Graph& graph) {
   canonicalizer.to_fixed_point();
   eliminate_dead_code(graph);  // splitting asks who reads the parts
   canonicalizer.add(splitting_forms());
+  canonicalizer.to_fixed_point();
+  eliminate_dead_code(graph);  // and views that moved leave dead readers behind
   canonicalizer.to_fixed_point();
   return canonicalizer.total();
 }

@@ -37,18 +37,7 @@ bool fits_any_rows(const Value* value, const Dim& width) {
   return value->rank() == 0 || (value->rank() == 1 && (value->dim(0) == width || value->dim(0) == Dim(1)));
 }
 
-}  // namespace
-
-bool view_below_rows(const Node& node, Rewriter& rewriter) {
-  const Node* view = reshape_of_rows(node.input(0));
-  // Heads are normed before or after they come first; rotary reads them before.
-  if (view == nullptr && !node.is("linear")) view = transpose_of_rows(node.input(0));
-  if (view == nullptr) return false;
-  std::vector<Value*> inputs = node.inputs();
-  inputs[0] = view->input(0);
-  return pass_through(node, viewed(*view, rewriter.value(node.op_name(), inputs, node.attrs()), rewriter), rewriter);
-}
-
+// The same where the view also joins features: x [B, T, H, D] -> [B * T, H * D] is [B, T, H * D] for the operator.
 bool rows_below_features(const Node& node, Rewriter& rewriter) {
   const Node* reshape = made_by(node.input(0), "reshape");
   if (reshape == nullptr) return false;
@@ -65,6 +54,18 @@ bool rows_below_features(const Node& node, Rewriter& rewriter) {
   inputs[0] = rewriter.reshape(reshape->input(0), std::move(rows));
   Value* result = rewriter.value(node.op_name(), inputs, node.attrs());
   return pass_through(node, rewriter.reshape(result, node.output()->shape()), rewriter);
+}
+
+}  // namespace
+
+bool view_below_rows(const Node& node, Rewriter& rewriter) {
+  const Node* view = reshape_of_rows(node.input(0));
+  // Heads are normed before or after they come first; rotary reads them before.
+  if (view == nullptr && !node.is("linear")) view = transpose_of_rows(node.input(0));
+  if (view == nullptr) return rows_below_features(node, rewriter);
+  std::vector<Value*> inputs = node.inputs();
+  inputs[0] = view->input(0);
+  return pass_through(node, viewed(*view, rewriter.value(node.op_name(), inputs, node.attrs()), rewriter), rewriter);
 }
 
 bool view_below_elements(const Node& node, Rewriter& rewriter) {
