@@ -10,10 +10,10 @@ namespace {
 std::string two_layers(const std::string& fill) {
   std::string text = R"(graph @layers(%x: f32[B, T, 4], %present: bool[B, T]) {
   symbols B in [1, 8], T in [1, 64]
-  const @zero : f32[] = [0.0]
-  const @fill : f32[] = [)" +
-                     fill + R"(]
-  const @half : f32[] = [0.5]
+  const @zero : f32[] = 0.0
+  const @fill : f32[] = )" +
+                     fill + R"(
+  const @half : f32[] = 0.5
   %pos = iota() {shape=[T]} : i32[T]
   %rows = reshape(%pos) {shape=[T, 1]} : i32[T, 1]
   %columns = reshape(%pos) {shape=[1, T]} : i32[1, T]

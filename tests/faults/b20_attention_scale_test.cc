@@ -11,9 +11,9 @@ double first_weight(const std::string& scale, bool fuses = true) {
   const std::string scaled = scale.empty() ? "" : "  %scaled = " + scale + " : f32[1, 1, 2]\n";
   const std::string text =
       "graph @attention(%q: f32[1, 1, 2], %k: f32[1, 2, 2], %v: f32[1, 2, 2]) {\n"
-      "  const @three : f32[] = [3.0]\n"
-      "  const @third : f32[] = [0.33333334]\n"
-      "  const @root : f32[] = [0.35355338]\n"
+      "  const @three : f32[] = 3.0\n"
+      "  const @third : f32[] = 0.33333334\n"
+      "  const @root : f32[] = 0.35355338\n"
       "  %scores = matmul(%q, %k) {transpose_b=true} : f32[1, 1, 2]\n" +
       scaled + "  %probs = softmax(%" + (scale.empty() ? "scores" : "scaled") +
       ") : f32[1, 1, 2]\n"
@@ -38,7 +38,7 @@ TEST(B20AttentionScale, IsTheOneThatIsWritten) {
 // Three over the scores is no scale of them.
 TEST(B20AttentionScale, ADivisorIsNoScaleTheOtherWayRound) {
   const std::string text = R"(graph @attention(%q: f32[1, 1, 2], %k: f32[1, 2, 2], %v: f32[1, 2, 2]) {
-  const @three : f32[] = [3.0]
+  const @three : f32[] = 3.0
   %scores = matmul(%q, %k) {transpose_b=true} : f32[1, 1, 2]
   %scaled = div(@three, %scores) : f32[1, 1, 2]
   %probs = softmax(%scaled) : f32[1, 1, 2]

@@ -8,9 +8,9 @@ namespace {
 std::string attention(const std::string& more, const std::string& results) {
   return R"(graph @attention(%q: f32[B, T, 4], %k: f32[B, T, 4], %v: f32[B, T, 4]) {
   symbols B in [1, 8], T in [1, 64]
-  const @half : f32[] = [0.5]
-  const @cap : f32[] = [3.0]
-  const @uncap : f32[] = [0.25]
+  const @half : f32[] = 0.5
+  const @cap : f32[] = 3.0
+  const @uncap : f32[] = 0.25
   %scores = matmul(%q, %k) {transpose_b=true} : f32[B, T, T]
   %scaled = mul(%scores, @uncap) : f32[B, T, T]
   %bounded = tanh(%scaled) : f32[B, T, T]

@@ -20,7 +20,7 @@ std::string attention(const std::vector<std::string>& mask, bool heads = true) {
   const std::string x = "f32[" + lead + "T, 4]";
   const std::string scores = "f32[" + lead + "T, T]";
   return "graph @attention(%q: " + x + ", %k: " + x + ", %v: " + x + ", %mask: " + shape_text(mask) + ") {\n" +
-         "  symbols B in [1, 8], T in [1, 64]\n  const @half : f32[] = [0.5]\n" +
+         "  symbols B in [1, 8], T in [1, 64]\n  const @half : f32[] = 0.5\n" +
          "  %scores = matmul(%q, %k) {transpose_b=true} : " + scores + "\n" +
          "  %scaled = mul(%scores, @half) : " + scores + "\n  %masked = add(%scaled, %mask) : " + scores +
          "\n  %probs = softmax(%masked) : " + scores + "\n  %out = matmul(%probs, %v) : " + x + "\n  return %out\n}\n";

@@ -7,9 +7,9 @@
 namespace atb::testing {
 namespace {
 
-// %n = x / rms(x) of %x; `type` is that of x, `row` that of its mean.
-std::string rms(const std::string& type, const std::string& row) {
-  return R"(
+// %n = x / rms(x) of %x; `type` is that of x, `row` that of its mean. `constant` is a line that declares one more.
+std::string rms(const std::string& type, const std::string& row, const std::string& constant = "") {
+  return constant + R"(
   const @eps : f32[] = 1e-05
   %square = mul(%x, %x) : )" +
          type + R"(
@@ -24,8 +24,8 @@ std::string rms(const std::string& type, const std::string& row) {
 }
 
 TEST(B24NormWeights, AScaleThatWidensTheRowIsNoWeight) {
-  const auto graph = compiled("%x: f32[1, 1]", rms("f32[1, 1]", "f32[1, 1]") + R"(  const @s : f32[2] = [3.0, -2.0]
-  %y = mul(%n, @s) : f32[1, 2]
+  const auto graph = compiled("%x: f32[1, 1]", rms("f32[1, 1]", "f32[1, 1]", "const @s : f32[2] = [3.0, -2.0]") +
+                                                   R"(  %y = mul(%n, @s) : f32[1, 2]
   return %y)");
   const Tensor y = run(*graph, {floats({1, 1}, {0.5F})})[0];
   EXPECT_EQ(y.shape, (std::vector<int64_t>{1, 2}));
@@ -60,8 +60,8 @@ TEST(B24NormWeights, ALayerNormWithGammaOfThreeAxes) {
 
 // A vector input: the quotient has the shape of a weight itself.
 TEST(B24NormWeights, VectorsWhoseQuotientLooksLikeAWeight) {
-  const auto graph = compiled("%x: f32[3]", rms("f32[3]", "f32[1]") + R"(  const @w : f32[3] = [1.0, 2.0, 3.0]
-  %weighted = mul(@w, %n) : f32[3]
+  const auto graph = compiled("%x: f32[3]", rms("f32[3]", "f32[1]", "const @w : f32[3] = [1.0, 2.0, 3.0]") +
+                                                R"(  %weighted = mul(@w, %n) : f32[3]
   %y = mul(%weighted, %n) : f32[3]
   return %y)");
   const std::vector<float> x = {1, -2, 0.5};

@@ -94,7 +94,7 @@ TEST(CanonicalIdentities, PiecesThatMakeTheWholeGo) {
   %b = concat(%l, %r, %none) {axis=2} : f32[B, T, 6]
   %y = exp(%b) : f32[B, T, 6]
   return %y)"),
-            "exp tanh");
+            "relu exp");
   EXPECT_EQ(canonical_ops("%x: f32[B, T, 6], %z: f32[B, T, 2]", R"(
   %c = concat(%x, %z) {axis=-1} : f32[B, T, 8]
   %l = slice(%c) {axis=2, bounds=[0, 6]} : f32[B, T, 6]
