@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -63,7 +64,8 @@ struct RanGraph {
     for (size_t i = 0; i < plain.size(); ++i) {
       ASSERT_EQ(compiled[i].size(), plain[i].size());
       for (size_t j = 0; j < plain[i].size(); ++j) {
-        ASSERT_NEAR(compiled[i][j], plain[i][j], tolerance) << "output " << i << ", element " << j;
+        ASSERT_NEAR(compiled[i][j], plain[i][j], tolerance * std::max(1.0, std::abs(plain[i][j])))
+            << "output " << i << ", element " << j;
       }
     }
   }
