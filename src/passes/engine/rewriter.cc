@@ -82,12 +82,15 @@ std::optional<std::string> Rewriter::commit() {
   committed_ = true;
   for (const auto& [from, to] : replacements_) graph_.replace_all_uses(from, to);
   if (!stays) graph_.set_order(std::move(order));
-  std::vector<std::pair<Value*, std::string>> names;
+  std::vector<std::pair<Node*, std::pair<Value*, std::string>>> names;
   for (const auto& [from, to] : replacements_) {
-    if (std::find(built_.begin(), built_.end(), to->producer()) != built_.end()) names.emplace_back(to, from->name());
+    const bool built = std::find(built_.begin(), built_.end(), to->producer()) != built_.end();
+    if (built) names.push_back({to->producer(), {to, from->name()}});
   }
   erase_retired();
-  for (auto& [value, name] : names) graph_.rename(value, std::move(name));
+  for (auto& [node, named] : names) {
+    if (erased_.count(node) == 0) graph_.rename(named.first, std::move(named.second));
+  }
   return std::nullopt;
 }
 
