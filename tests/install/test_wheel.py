@@ -113,10 +113,10 @@ def test_sdist_holds_the_sources_and_nothing_built(sdist: Path) -> None:
 
 def test_wheel_holds_the_package_alone(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"atb/py.typed", "atb/_core.pyi", "atb/__init__.py", "atb/cli/doctor.py"} <= set(names)
+    assert {"atb/py.typed", "atb/_core.pyi", "atb/__init__.py", "atb/cli/doctor.py", "atb_torch/py.typed"} <= set(names)
     assert len([name for name in names if re.fullmatch(r"atb/_core\..*\.so", name)]) == 1
     assert [name for name in names if name.endswith(("/LICENSE", "/licenses/LICENSE"))]
-    outside = [name for name in names if not re.match(r"atb/|atb-[^/]+\.dist-info/", name)]
+    outside = [name for name in names if not re.match(r"atb/|atb_torch/|atb-[^/]+\.dist-info/", name)]
     assert outside == []
     assert not [name for name in names if "test" in name or name.endswith((".h", ".cc", ".cmake", ".a", ".pyc"))]
 

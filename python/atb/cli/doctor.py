@@ -27,8 +27,8 @@ REQUIRED = {
 }
 OPTIONAL = {
     "numpy": "arrays into and out of atb.Graph",
-    "torch": "tensors into and out of atb.Graph; references of the tests",
-    "transformers": "references of the tests and of make bench-peers",
+    "torch": "PyTorch models (atb_torch); tensors into and out of atb.Graph",
+    "transformers": 'Hugging Face models through PyTorch (LLM(frontend="torch")); make bench-peers',
     "safetensors": "models that the tests write",
     "gguf": "models that the tests write",
     "huggingface-hub": "hf download, which fills the model cache",
