@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
 import transformers as tf
 
@@ -128,3 +131,24 @@ def distance(actual: torch.Tensor, expected: torch.Tensor, mask: torch.Tensor | 
     if mask is not None:
         actual, expected = actual[mask.bool()], expected[mask.bool()]
     return float((actual.double() - expected.double()).abs().max() / expected.double().std())
+
+
+def documented(family: str) -> dict[str, str]:
+    """The row of a family in the table of docs/pytorch.md, by column."""
+    page = Path(__file__).resolve().parents[3] / "docs" / "pytorch.md"
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    header = next(row for row in rows if row[0] == "family")
+    row = next(row for row in rows if row[0].split(" ")[0] == family)
+    return dict(zip(header, row, strict=True))
+
+
+def reported(report: dict[str, Any]) -> dict[str, str]:
+    """The same columns of a report, but the first and the kernels before, which depend on the spelling of attention."""
+    columns = {item["name"]: f"{item['layers_matched']}/{report['layers']}" for item in report["patterns"]}
+    return {name: columns[name] for name in ("QKV+RoPE", "SDPA", "GateUp", "AddNorm")} | {
+        "after": f"{report['kernels_per_layer']['after']:g}"
+    }

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.real
 BOUND = 2e-4  # of the standard deviation of the logits
 
 
-def compare(family: str, attention: str, calls: list[tuple[int, int, str]]) -> None:
-    """Calls (batch, length, padding side or "") of one compiled model."""
+def compare(family: str, attention: str, calls: list[tuple[int, int, str]]) -> atb_torch.CompiledModule:
+    """Calls (batch, length, padding side or "") of one compiled model, which is returned."""
     model = families.model(family, attention)
     fast = atb_torch.compile(model, threads=1)
     for batch, length, side in calls:
@@ -29,11 +29,15 @@ def compare(family: str, attention: str, calls: list[tuple[int, int, str]]) -> N
         assert list(actual.keys()) == list(expected.keys())
         error = families.distance(actual.logits, expected.logits, kwargs.get("attention_mask"))
         assert error < BOUND, f"batch {batch}, length {length}, padding {side or 'none'}: {error}"
+    return fast
 
 
-@pytest.mark.parametrize(("family", "attention"), [("gemma2", "eager"), ("gpt2", "sdpa"), ("falcon", "eager")])
-def test_some_families(family: str, attention: str) -> None:
-    compare(family, attention, [(2, 33, "")])
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_logits_are_those_of_eager_and_the_documented_patterns_fire(family: str) -> None:
+    fast = compare(family, "eager" if family == "gemma2" else "sdpa", [(2, 33, "")])
+    documented = families.documented(family)
+    actual = families.reported(fast.report())
+    assert actual == {column: documented[column] for column in actual}
 
 
 @pytest.mark.slow
