@@ -17,7 +17,7 @@ from atb import _core
 
 from atb_torch.checks import check_arguments, check_mode, check_module
 from atb_torch.errors import unsupported
-from atb_torch.exporting import Call, Entry, Outputs, bind_arguments, export, take_apart
+from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, export, take_apart
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.ones import same_at_one
@@ -127,15 +127,10 @@ class CompiledModule(torch.nn.Module):
         return variant
 
     def _make(self, call: Call, as_given: bool) -> Variant:
-        exported = export(self.module, call, as_given)
-        imported = import_program(exported, type(self.module).__name__)
-        graph = imported.graph
-        if self._optimizer is not None:
-            self._optimizer.apply(graph)
-        require_lowered(imported, graph)
+        exported, imported = import_call(self.module, call, self._optimizer, as_given)
         assert exported.entry is not None
         return Variant(
-            compiled=graph.compile(threads=self._threads),
+            compiled=imported.graph.compile(threads=self._threads),
             entry=exported.entry,
             outputs=exported.outputs,
             arguments=imported.arguments,
@@ -179,10 +174,11 @@ class CompiledModule(torch.nn.Module):
         from atb_torch import decoder
         from atb_torch.generation import generate
 
-        if self._engine is None:
-            if self._released:
-                unsupported("the parameters were released; generate() before forward(), or compile without release")
-            self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
+        with self._lock:  # two callers make one engine
+            if self._engine is None:
+                if self._released:
+                    unsupported("the parameters were released; generate() before forward(), or compile without release")
+                self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
         ends = decoder.end_token_ids(self.module)
         if eos_token_id is not None:
             ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
@@ -223,6 +219,18 @@ def call_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
     return take_apart(arguments)
 
 
+def import_call(
+    model: torch.nn.Module, call: Call, optimizer: Any = None, as_given: bool = False
+) -> tuple[Exported, Imported]:
+    """A call exported and imported, after the patterns of `optimizer`, with nothing left that ATB does not know."""
+    exported = export(model, call, as_given)
+    imported = import_program(exported, type(model).__name__)
+    if optimizer is not None:
+        optimizer.apply(imported.graph)
+    require_lowered(imported, imported.graph)
+    return exported, imported
+
+
 def require_lowered(imported: Imported, graph: atb.Graph) -> None:
     """Refuses a graph in which operators are left that ATB does not know: all of them in one message."""
     left = {node.name for node in graph.nodes if node.name in graph.origins} if imported.missing else set()
@@ -232,13 +240,21 @@ def require_lowered(imported: Imported, graph: atb.Graph) -> None:
         unsupported(f"{sum(counts.values())} operators cannot be lowered: {listed}")
 
 
-def example_call(model: torch.nn.Module, example_inputs: Any) -> Call:
-    """A call from what users give: a tensor, a sequence of positional arguments, or a mapping of named ones."""
+def example_call(model: Any, module: torch.nn.Module, example_inputs: Any) -> Call | None:
+    """A call from what users give: a tensor, a sequence of positional arguments, or a mapping of named ones.
+
+    Without them that of `model` where it is an exported program, which has its own; else None.
+    """
+    if example_inputs is None:
+        if not isinstance(model, torch.export.ExportedProgram):
+            return None
+        args, kwargs = model.example_inputs
+        return call_of(module, args, kwargs)
     if isinstance(example_inputs, torch.Tensor):
-        return call_of(model, (example_inputs,), {})
+        return call_of(module, (example_inputs,), {})
     if isinstance(example_inputs, Mapping):
-        return call_of(model, (), example_inputs)
-    return call_of(model, tuple(example_inputs), {})
+        return call_of(module, (), example_inputs)
+    return call_of(module, tuple(example_inputs), {})
 
 
 def as_module(model: Any) -> torch.nn.Module:
@@ -283,11 +299,9 @@ def compile(
         _core.set_log_level(log_level)
     module = as_module(model)
     compiled = CompiledModule(module, optimizer=optimizer, release=release, threads=threads)
-    if example_inputs is None and isinstance(model, torch.export.ExportedProgram):
-        args, kwargs = model.example_inputs
-        compiled.prepare(call_of(module, args, kwargs))
-    elif example_inputs is not None:
-        compiled.prepare(example_call(module, example_inputs))
+    call = example_call(model, module, example_inputs)
+    if call is not None:
+        compiled.prepare(call)
     return compiled
 
 
@@ -298,12 +312,8 @@ def import_module(model: Any, example_inputs: Any = None) -> atb.Graph:
     """
     module = as_module(model)
     check_module(module)
-    if example_inputs is None and isinstance(model, torch.export.ExportedProgram):
-        args, kwargs = model.example_inputs
-        call = call_of(module, args, kwargs)
-    elif example_inputs is None:
+    call = example_call(model, module, example_inputs)
+    if call is None:
         raise atb.InvalidArgumentError("[atb_torch] example_inputs are needed to import a module")
-    else:
-        call = example_call(module, example_inputs)
     check_arguments(call)
     return import_program(export(module, call), type(module).__name__).graph

@@ -11,9 +11,7 @@ import torch
 from atb import _core
 from atb.errors import UnsupportedError
 
-from atb_torch.compiler import call_of, require_lowered
-from atb_torch.exporting import export
-from atb_torch.importer import import_program
+from atb_torch.compiler import call_of, import_call
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
@@ -28,17 +26,12 @@ def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int |
     options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
-    imported = import_program(export(model, call), type(model).__name__)
-    graph = imported.graph
-    if optimizer is not None:
-        optimizer.apply(graph)
-    require_lowered(imported, graph)
-    ends = end_token_ids(model)
+    _, imported = import_call(model, call, optimizer)
     return _core.Engine.from_graph(
-        graph._core,
+        imported.graph._core,
         context_length=context or context_length(model),
         bos_ids=_ids(_setting(model, "bos_token_id")),
-        eos_ids=ends,
+        eos_ids=end_token_ids(model),
         **options,
     )
 
