@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each fusion: fires on every spelling with equal numbers, and on near misses does not, with the right reason.
 #include "graph_testing.h"
+#include "ir/text.h"
 #include "passes/canonical/canonical.h"
 #include "passes/dce.h"
 
@@ -60,6 +61,26 @@ TEST(QkvRope, FusesTheNormOfASingleKeyHead) {
     canonicalize(*graph);
     expect_fused(std::move(graph), "QKV+RoPE", 1);
   }
+}
+
+// A linear may read rows with an axis of one before the features; a lone head then needs no reshape.
+TEST(QkvRope, FusesALoneKeyHeadThatIsNotReshaped) {
+  auto graph = parse_graph(R"(graph @lone(%x: f32[2, T, 1, 8], %cos: f32[T, 2], %sin: f32[T, 2]) {
+  symbols T in [1, 64]
+  const @qw : f32[12, 8]
+  const @kw : f32[4, 8]
+  const @vw : f32[4, 8]
+  %q = linear(%x, @qw) {layer=0} : f32[2, T, 1, 12]
+  %heads = reshape(%q) {layer=0, shape=[2, T, 3, 4]} : f32[2, T, 3, 4]
+  %q_rot = rotary(%heads, %cos, %sin) {layer=0} : f32[2, T, 3, 4]
+  %k = linear(%x, @kw) {layer=0} : f32[2, T, 1, 4]
+  %k_rot = rotary(%k, %cos, %sin) {layer=0} : f32[2, T, 1, 4]
+  %v = linear(%x, @vw) {layer=0} : f32[2, T, 1, 4]
+  return %q_rot as q, %k_rot as k, %v as v
+}
+)");
+  test::fill_constants(*graph);
+  expect_fused(std::move(graph), "QKV+RoPE", 1);
 }
 
 TEST(QkvRope, FusesPartialAndInterleavedRotaryHeadNormsAndPlainHeads) {

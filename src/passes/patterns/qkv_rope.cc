@@ -74,11 +74,11 @@ PatternId maybe_normed(Pattern& p, const std::string& name, PatternId x) {
 }
 
 // linear -> (norm of all heads) -> heads -> (norm of each head) -> rotary. Every value on the way stays, so all may be
-// read elsewhere.
+// read elsewhere. A lone head is there without a reshape where x has an axis of one in its place.
 PatternId rotated(Pattern& p, const std::string& name, PatternId x, PatternId cos, PatternId sin) {
   const PatternId whole = maybe_normed(p, name + " whole norm", linear(p, name, x));
   const PatternId split = p.extra_output(p.op(name + " split", {"reshape"}, {whole}));
-  const PatternId heads = maybe_normed(p, name + " norm", split);
+  const PatternId heads = maybe_normed(p, name + " norm", p.one_of("maybe " + name + " split", {split, whole}));
   return p.op(name + " rotary", {"rotary"}, {heads, cos, sin});
 }
 

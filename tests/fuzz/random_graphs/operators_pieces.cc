@@ -2,6 +2,7 @@
 // Random slices, concatenations, broadcasts and reductions.
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "fuzz/random_graphs/operands.h"
 #include "fuzz/random_graphs/operators.h"
@@ -11,7 +12,9 @@ namespace {
 
 bool has_axes(const Value& value) { return is_f32(value) && value.rank() >= 1; }
 
-Value* with_axes(Sketch& sketch) { return pick_or_null(sketch, offered_where(sketch, "", has_axes)); }
+Value* with_axes(Sketch& sketch, std::string_view reader = "") {
+  return pick_or_null(sketch, offered_where(sketch, reader, has_axes));
+}
 
 // Bounds that hold for every extent of the axis, never empty.
 Shape draw_bounds(Sketch& sketch, const Dim& extent) {
@@ -33,7 +36,7 @@ Shape draw_bounds(Sketch& sketch, const Dim& extent) {
 }
 
 void slice(Sketch& sketch) {
-  Value* x = with_axes(sketch);
+  Value* x = with_axes(sketch, "slice");
   if (x == nullptr) return;
   const int64_t axis = sketch.random().below(x->rank());
   const Dim& extent = x->dim(static_cast<int>(axis));
@@ -46,7 +49,7 @@ void slice(Sketch& sketch) {
 
 // x with itself, a function of itself, or a constant; or its parts put together again.
 void concat(Sketch& sketch) {
-  Value* x = with_axes(sketch);
+  Value* x = with_axes(sketch, "slice");
   if (x == nullptr) return;
   const int64_t axis = sketch.random().below(x->rank());
   const Dim extent = x->dim(static_cast<int>(axis));

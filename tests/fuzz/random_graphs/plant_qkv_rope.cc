@@ -85,7 +85,7 @@ Plant plant_qkv_rope(Sketch& sketch, std::string_view flaw) {
   // All of these may be read elsewhere; a norm or linear of q is no trouble, of x one.
   sketch.offer(x, {"linear"});
   if (sketch.random().chance(0.3)) sketch.offer(q);
-  sketch.offer(v);
+  sketch.offer(v, {"slice"});  // a piece of v alone would make the linear as narrow as the piece
   sketch.offer(q_rotated);
   sketch.offer(k_rotated);
   plant.live.insert(plant.live.end(), {q_rotated, k_rotated, v});

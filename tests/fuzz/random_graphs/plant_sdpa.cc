@@ -193,6 +193,7 @@ Plant plant_sdpa(Sketch& sketch, std::string_view flaw) {
   Value* q = split_heads(sketch, form, query_heads(form), sketch.tokens(), true, sketch.batch());
   const Dim k_batch = flaw == "k of one batch" ? Dim(1) : sketch.batch();
   if (flaw == "k of one batch") plant.fires = sketch.batch() == Dim(1);
+  if (flaw == "softmax over queries") plant.fires = sketch.tokens() == Dim(1) && form.keys == Dim(1);
   Value* k = split_heads(sketch, form, key_heads(form), form.keys, form.keys_are_tokens, k_batch);
   Value* v = nullptr;
   if (flaw.empty() && sketch.random().chance(0.1)) {
