@@ -36,6 +36,9 @@ void arithmetic(Sketch& sketch) {
     const double divisor = static_cast<double>(sketch.random().between(1, 16)) / 4;
     Value* by =
         sketch.random().chance(0.5) ? sketch.scalar(divisor) : sketch.constant(trailing_shape(sketch, *a), 0.125, 2);
+    // A single divisor may become a factor, its reciprocal in f32.
+    if (by->constant()->num_rows() * by->constant()->row_elems() == 1 && !is_power_of_two(by->constant()->to_f32()[0]))
+      sketch.expect_rounding();
     return sketch.offer(sketch.value("div", {a, by}));
   }
   Value* b = partner(sketch, *a, op == "mul" ? 1 : 0);

@@ -97,7 +97,7 @@ Value* scaled(Sketch& sketch, std::string_view flaw, Value* scores) {
   const double by = static_cast<double>(sketch.random().between(1, 12)) / (divides ? 4 : 8);
   const std::vector<int64_t> shape(static_cast<size_t>(sketch.random().chance(0.7) ? 0 : sketch.random().below(4)), 1);
   // What divides becomes a factor, of f32 where FlashAttention is spelled out.
-  if (divides && std::exp2(std::round(std::log2(by))) != by) sketch.expect_rounding();
+  if (divides && !is_power_of_two(by)) sketch.expect_rounding();
   Value* scale = sketch.numbers(shape, {by});
   if (divides) return sketch.value("div", {scores, scale});
   return sketch.random().chance(0.8) ? sketch.value("mul", {scores, scale}) : sketch.value("mul", {scale, scores});

@@ -2,6 +2,7 @@
 // Random numbers that are the same on every machine and with every standard library: splitmix64 and plain arithmetic.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -35,5 +36,7 @@ class Prng {
  private:
   uint64_t state_;
 };
+
+inline bool is_power_of_two(double x) { return std::exp2(std::round(std::log2(x))) == x; }
 
 }  // namespace atb::random_graphs
