@@ -42,3 +42,7 @@ __all__ = [
     "ResourceExhaustedError",
     "UnsupportedError",
 ]
+
+for _name in __all__:  # they print as what users import, not as the native module calls them
+    _class = globals()[_name]
+    _class.__module__, _class.__name__, _class.__qualname__ = "atb", _name, _name

@@ -165,19 +165,19 @@ def is_int(value: Any) -> bool:
     return not isinstance(value, bool)
 
 
-def as_int(value: Any, name: str) -> int:
-    """`value` as an integer of 64 bits."""
+def as_int(value: Any, name: str, where: str = "generate") -> int:
+    """`value` as an integer of 64 bits; where: what the error begins with."""
     if not is_int(value) or operator.index(value) not in _INT64:
-        raise InvalidArgumentError(f"[generate] {name} is {value!r}; expected an integer of at most 64 bits")
+        raise InvalidArgumentError(f"[{where}] {name} is {value!r}; expected an integer of at most 64 bits")
     return int(value)
 
 
-def as_ids(ids: Any, name: str = "a prompt") -> list[int]:
+def as_ids(ids: Any, name: str = "a prompt", where: str = "generate") -> list[int]:
     """Token ids as plain integers; accepts lists, tuples, arrays and tensors of integers."""
     try:
         items = list(ids.tolist() if hasattr(ids, "tolist") else ids)  # an array gives all its numbers at once
     except TypeError:
         raise InvalidArgumentError(
-            f"[generate] {name} is a {type(ids).__name__}; expected text or a list of token ids"
+            f"[{where}] {name} is a {type(ids).__name__}; expected text or a list of token ids"
         ) from None
-    return [as_int(token, f"a token id of {name}") for token in items]
+    return [as_int(token, f"a token id of {name}", where) for token in items]

@@ -32,7 +32,7 @@ class Graph:
         self._nodes: list[Node] | None = None
         self.origins: dict[str, Any] = {}
         """What a node was imported from, by its name: an object, or a tuple of objects, that `node.target` equals too
-        (a custom operator, its overload, a Python function). Front doors fill it; nodes without an entry have none."""
+        (an operator of PyTorch, a Python function). Front doors fill it; nodes without an entry have none."""
         self.kernels: dict[str, Callable[..., Any]] = {}
         """Kernels in Python that external nodes ask for in their attribute `kernel`."""
         self.to_kernel_array: Callable[[Any], Any] | None = None
@@ -85,6 +85,8 @@ class Graph:
         """
         if self._nodes is None:
             self._nodes = make_nodes(self._core.nodes(), self.origins)
+            for gone in self.origins.keys() - {node.name for node in self._nodes}:
+                del self.origins[gone]  # a node of that name to come is another one
         return self._nodes
 
     def find_nodes(self, *, op: str, target: Any = None) -> list[Node]:
@@ -97,8 +99,9 @@ class Graph:
         The report is the object that `atb explain --json` prints: kernels and bytes per layer (for a graph without
         layers: of the whole graph) where the symbol T is `tokens` and every other one is 1. It prints as a table.
         """
-        report = Report.from_json(self._core.optimize_json(as_int(tokens, "tokens"), self._log), self.name)
+        report = Report.from_json(self._core.optimize_json(as_int(tokens, "tokens", "graph"), self._log), self.name)
         self._nodes = None
+        self._keep_origins_of_opaque()
         return report
 
     def compile(self, threads: int = 0, precision: str = "auto", device: str = "cpu") -> CompiledGraph:
@@ -109,7 +112,7 @@ class Graph:
         Raises `atb.UnsupportedError` for a graph with state, `atb.FailedPreconditionError` if a constant has no data.
         """
         kernels = {name: self._adapted(kernel) for name, kernel in self.kernels.items()}
-        core = self._core.compile(as_int(threads, "threads"), precision, device, kernels, self._log)
+        core = self._core.compile(as_int(threads, "threads", "graph"), precision, device, kernels, self._log)
         return CompiledGraph(core, self.name)
 
     def fuse(
@@ -161,6 +164,14 @@ class Graph:
         self._nodes = None
         for name in names:
             self.origins.pop(name, None)  # a new node of that name is not what was imported
+
+    def _keep_origins_of_opaque(self) -> None:
+        """Passes give names of nodes to what they make of them, but never touch an operator that they do not know."""
+        if self.origins:
+            known = set(_core.operator_names())
+            opaque = {node.name for node in self.nodes if str(node.target) not in known}
+            self.origins = {name: origin for name, origin in self.origins.items() if name in opaque}
+            self._nodes = None
 
     def _adapted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         convert = self.to_kernel_array
@@ -218,7 +229,7 @@ class CompiledGraph:
 
     def report(self, tokens: int = 512) -> Report:
         """What was fused and what was not; see `Graph.optimize`."""
-        return Report.from_json(self._core.report_json(as_int(tokens, "tokens")), self._name)
+        return Report.from_json(self._core.report_json(as_int(tokens, "tokens", "graph")), self._name)
 
     def __str__(self) -> str:
         """The text form of the graph that runs."""

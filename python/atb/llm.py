@@ -55,10 +55,10 @@ class LLM:
             device=device,
             dtype=dtype,
             precision=precision,
-            threads=as_int(threads or 0, "threads"),
-            prefill_chunk=as_int(prefill_chunk or 0, "prefill_chunk"),
-            context=as_int(context or 0, "context"),
-            kv_tokens=as_int(kv_tokens or 0, "kv_tokens"),
+            threads=as_int(threads or 0, "threads", "model"),
+            prefill_chunk=as_int(prefill_chunk or 0, "prefill_chunk", "model"),
+            context=as_int(context or 0, "context", "model"),
+            kv_tokens=as_int(kv_tokens or 0, "kv_tokens", "model"),
         )
         self._info: dict[str, Any] = self._open_engine.info()
         self._tokenizer: Tokenizer | None = None
@@ -115,7 +115,7 @@ class LLM:
 
         The matrices support the buffer protocol and DLPack: `numpy.asarray(m)` and `torch.from_dlpack(m)` copy nothing.
         """
-        matrices: list[Any] = self.engine.logits([as_ids(ids) for ids in sequences])
+        matrices: list[Any] = self.engine.logits([as_ids(ids, "a sequence", "logits") for ids in sequences])
         return matrices
 
     def log_likelihood(self, text: str, window: int | None = None) -> tuple[float, int]:

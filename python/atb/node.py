@@ -18,8 +18,8 @@ class ValueType(NamedTuple):
 class Target:
     """What a node calls. Equal to its operator's name, and to every object that it was imported as.
 
-    For a custom operator of PyTorch those are the operator itself, its overload (`OpOverload`) and the overload's
-    packet; for a function that was kept whole, that function.
+    For a call of PyTorch those are its overload (`OpOverload`), the overload's packet, and the custom operator where it
+    is one; for a function that was kept whole, that function.
     """
 
     def __init__(self, name: str, origin: Any = None) -> None:

@@ -11,59 +11,85 @@ from atb.report import COLUMNS, Report
 from atb.table import megabytes
 
 STYLE = """
-:root { color-scheme: light dark; --fg: #1c2430; --bg: #fff; --line: #c8d0da; --soft: #f2f5f8; --new: #d9efe0; }
+:root { color-scheme: light dark; --fg: #1c2430; --dim: #5b6675; --bg: #fff; --line: #b9c3cf; --wire: #8794a5;
+  --soft: #f2f5f8; --new: #d9efe0; }
 @media (prefers-color-scheme: dark) {
-  :root { --fg: #e4e8ee; --bg: #14181e; --line: #414b58; --soft: #1f262f; --new: #1f4630; }
+  :root { --fg: #e4e8ee; --dim: #9aa6b5; --bg: #14181e; --line: #414b58; --wire: #6b7889; --soft: #1f262f;
+    --new: #1f4630; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--fg); background: var(--bg); margin: 2rem auto;
-  max-width: 75rem; padding: 0 1rem; }
+  max-width: 96rem; padding: 0 1.5rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; } th, td { border: 1px solid var(--line); padding: .3rem .7rem; text-align: left; }
-th { background: var(--soft); } td.number { text-align: right; font-variant-numeric: tabular-nums; }
-.pictures { display: flex; flex-wrap: wrap; gap: 2rem; align-items: flex-start; } figure { margin: 0; }
-figcaption { margin-bottom: .5rem; } figure > div { overflow-x: auto; }
-svg text { font: 12px system-ui, sans-serif; fill: var(--fg); } svg .edge { fill: none; stroke: var(--line); }
+th { background: var(--soft); } .number { text-align: right; font-variant-numeric: tabular-nums; }
+.pictures { display: flex; gap: 2.5rem; align-items: flex-start; } figure { margin: 0; min-width: 0; }
+figcaption { margin-bottom: .5rem; font-weight: 600; }
+@media (max-width: 60rem) { .pictures { flex-direction: column; } }
+.legend { color: var(--dim); } .legend span { border: 1px solid var(--line); border-radius: 4px; padding: .1rem .5rem;
+  color: var(--fg); } .legend .kernel { background: var(--soft); } .legend .fused { background: var(--new); }
+.legend .view { border-style: dashed; }
+svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--fg); }
+svg .name, svg .outside text { font-size: 11px; fill: var(--dim); } svg .edge { fill: none; stroke: var(--wire); }
 svg rect { fill: var(--soft); stroke: var(--line); } svg .fused rect { fill: var(--new); }
 svg .view rect { fill: none; stroke-dasharray: 3 3; } svg .outside rect { fill: none; stroke: none; }
+@media print { body { max-width: none; margin: 0; } }
 """
+
+LEGEND = (
+    '<p class="legend"><span class="kernel">operator</span> runs as one kernel; <span class="fused">operator</span> '
+    'was made by fusing; <span class="view">operator</span> only renames memory and runs nothing. Names without a box '
+    "come from outside.</p>"
+)
 
 
 def page(report: Report) -> str:
     """The whole document."""
     title = escape(report.title or "Fusion report")
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
-        f"{_pictures(report)}\n<h2>{escape(report.headline())}</h2>\n{_table(COLUMNS, report.rows())}\n"
-        f"<h2>What did not match</h2>\n{_misses(report)}\n</body>\n</html>\n"
+        f"<h2>{escape(report.headline())}</h2>\n{_table(COLUMNS, report.rows())}\n"
+        f"<h2>What did not match</h2>\n{_misses(report)}\n"
+        f"<h2>{escape(_what(report))}, before and after</h2>\n{LEGEND}\n{_pictures(report)}\n</body>\n</html>\n"
     )
 
 
-def _pictures(report: Report) -> str:
+def _what(report: Report) -> str:
     layer = report.sketch["layer"]
-    what = "The graph" if layer < 0 else f"Layer {layer}"
+    return "The graph" if layer < 0 else f"Layer {layer}"
+
+
+def _pictures(report: Report) -> str:
     plain = {node["op"] for node in report.sketch["before"]}
     figures = []
     for when in ("before", "after"):
         nodes = report.sketch[when]
         kernels = sum(not node["view"] for node in nodes)
         size = megabytes(sum(node["bytes"] for node in nodes if not node["view"]))
-        caption = f"{what} {when}: {kernels} kernels, {size}"
+        caption = f"{when.capitalize()}: {kernels} kernel{'' if kernels == 1 else 's'}, {size}"
         fused = {node["op"] for node in nodes} - plain
-        figures.append(f"<figure><figcaption>{escape(caption)}</figcaption><div>{draw(nodes, fused)}</div></figure>")
+        picture = draw(nodes, fused, f"{_what(report)} {when}")
+        figures.append(f"<figure><figcaption>{escape(caption)}</figcaption>{picture}</figure>")
     return '<div class="pictures">' + "\n".join(figures) + "</div>"
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    """Columns of numbers are right-aligned, their heads too."""
+    numbers = [all(row[i][:1].isdigit() or not row[i] for row in rows) for i in range(len(columns))]
+    head = _row("th", columns, numbers)
+    body = "\n".join(_row("td", row, numbers) for row in rows)
+    return f'<div class="wide"><table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
+
+
+def _row(tag: str, cells: list[str], numbers: list[bool]) -> str:
+    styles = [' class="number"' if number else "" for number in numbers]
     return (
-        f"<table>\n<tr>{head}</tr>\n" + "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows) + "\n</table>"
+        "<tr>"
+        + "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for cell, style in zip(cells, styles, strict=True))
+        + "</tr>"
     )
-
-
-def _cell(text: str) -> str:
-    number = text[:1].isdigit()
-    return f'<td class="number">{escape(text)}</td>' if number else f"<td>{escape(text)}</td>"
 
 
 def _misses(report: Report) -> str:
@@ -71,4 +97,5 @@ def _misses(report: Report) -> str:
     if not misses:
         return "<p>Nothing: every pattern that had something to match, matched.</p>"
     keys = ["pattern", "layer", "node", "constraint", "actual", "expected"]
-    return _table(keys, [[str(miss[key]) for key in keys] for miss in misses])
+    heads = ["pattern", "layer", "node", "constraint", "found", "needs"]
+    return _table(heads, [[str(miss[key]) for key in keys] for miss in misses])

@@ -174,6 +174,7 @@ class CompiledModule(torch.nn.Module):
         from atb_torch import decoder
         from atb_torch.generation import generate
 
+        check_mode(self.module)
         with self._lock:  # two callers make one engine
             if self._engine is None:
                 if self._released:

@@ -47,6 +47,7 @@ class Context:
     example: dict[str, int] = field(default_factory=dict)  # sizes in the example, by sympy name
     not_one: set[str] = field(default_factory=set)  # sizes, by sympy name, for which the program is wrong at 1
     known: dict[str, torch.Tensor] = field(default_factory=dict)  # constants by the names of their values
+    made: list[str] = field(default_factory=list)  # nodes of the operator being lowered, by name
     _scalars: dict[tuple[str, str], BuilderValue] = field(default_factory=dict)
 
     # --- results as export describes them
@@ -67,7 +68,9 @@ class Context:
 
     def node(self, op: str, *inputs: BuilderValue | None, **attrs: Any) -> list[BuilderValue]:
         place = self.place
-        return self.builder.node(op, list(inputs), attrs, place.name, place.layer, place.scope)
+        values = self.builder.node(op, list(inputs), attrs, place.name, place.layer, place.scope)
+        self.made.append(values[0].name)
+        return values
 
     # --- constants
 

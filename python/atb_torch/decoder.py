@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import inspect
+import operator
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import torch
-from atb import _core
+from atb import Graph, _core
 from atb.errors import UnsupportedError
 
 from atb_torch.compiler import call_of, import_call
@@ -27,6 +29,7 @@ def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int |
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
     _, imported = import_call(model, call, optimizer)
+    _require_no_kernels(imported.graph)
     return _core.Engine.from_graph(
         imported.graph._core,
         context_length=context or context_length(model),
@@ -34,6 +37,26 @@ def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int |
         eos_ids=end_token_ids(model),
         **options,
     )
+
+
+def _require_no_kernels(graph: Graph) -> None:
+    """Refuses what runs by a kernel of its user: the engine runs no such steps, and labels cannot see into them.
+
+    An operator with a definition alone is written out before anything is proven.
+    """
+    known = set(_core.operator_names())
+    opaque = [node for node in graph.nodes if node.op == "call_function" and str(node.target) not in known]
+    names = Counter(
+        str(node.target)
+        for node in opaque
+        if node.target is not operator.getitem and (node.kwargs.get("kernel") or not node.kwargs.get("body"))
+    )
+    if names:
+        listed = ", ".join(name + (f" ({count} times)" if count > 1 else "") for name, count in names.items())
+        raise UnsupportedError(
+            f"[generate] {listed}: computed by a kernel of its own, which cannot be proven to work token by token; "
+            "call generate() of the module compiled without that pattern, or use FusionOp without a kernel"
+        )
 
 
 def _ids_name(model: torch.nn.Module) -> str:

@@ -11,6 +11,7 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from atb_torch.errors import quiet
 from atb_torch.lowering import TABLE
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -45,7 +46,7 @@ def decompose(node: torch.fx.Node) -> torch.fx.GraphModule | None:
     environment = tensors[0].fake_mode.shape_env if tensors else None
     known = len(environment.guards) if environment is not None else 0
     try:
-        with torch.no_grad():
+        with torch.no_grad(), quiet():
             program = make_fx(call, decomposition_table=table)(*tensors)
     except Exception:  # whatever goes wrong in there, the operator stays whole
         return None

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import atb
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from atb_torch.errors import unsupported
+from atb_torch.errors import quiet, unsupported
 from atb_torch.kept import keep_functions
+from atb_torch.ones import unchanged
 
 ROOT = "module"  # the attribute that holds the user's module, and so the head of every module path
 
@@ -160,14 +163,30 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
     entry = Entry(model, call)
     tensors, dynamic = _dynamic(call.leaves, as_given)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), quiet():
             program = torch.export.export(entry, tuple(tensors), dynamic_shapes=(tuple(dynamic),), strict=False)
     except atb.Error:
         raise
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = _first_line(error)
+        if re.search(r"\bs\d+\b", reason):
+            reason = _reason_at_sizes(entry, call) or reason
         raise atb.UnsupportedError(f"[atb_torch] torch.export cannot export the module: {reason}") from error
     return Exported(program, [leaf.name for leaf in call.leaves], tensors, entry, copy.copy(entry.outputs))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _reason_at_sizes(entry: Entry, call: Call) -> str | None:
+    """What the module itself says of the sizes of a call, where export speaks of symbols; None if it runs."""
+    try:
+        with quiet(), unchanged(entry), torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            entry(*(torch.empty(leaf.tensor.shape, dtype=leaf.tensor.dtype) for leaf in call.leaves))
+    except Exception as error:
+        return _first_line(error)
+    return None
 
 
 _TOKEN_LIKE = ("input_ids", "attention_mask", "position_ids", "token_type_ids")

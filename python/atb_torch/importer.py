@@ -23,6 +23,7 @@ from atb_torch.exporting import ROOT, Exported
 from atb_torch.guards import Guards, guards_of
 from atb_torch.kept import FUNCTIONS
 from atb_torch.lowering import TABLE
+from atb_torch.origins import Origins, is_users, operator_name
 from atb_torch.symbols import SymbolNames
 
 _MAX_EXTENT = (1 << 31) - 1  # positions are counted in i32
@@ -98,7 +99,7 @@ class _Importer:
         self._ctx = Context(GraphBuilder(name), SymbolNames(merged), example=example, not_one=self._guards.not_one)
         self._values: dict[torch.fx.Node, Any] = {}  # Alias, a list of Alias, or a symbolic number
         self._missing: list[Missing] = []
-        self._origins: dict[str, Any] = {}
+        self._origins = Origins()
         self._states: list[tuple[torch.fx.Node, State]] = []
         self._written: set[torch.fx.Node] = set()
 
@@ -111,7 +112,7 @@ class _Importer:
                 self._lower(node)
         self._finish(nodes[-1])
         graph = atb.Graph(self._ctx.builder.finish())
-        graph.origins = self._origins
+        self._origins.give_to(graph)
         graph.to_kernel_array = torch.from_dlpack
         return Imported(graph, arguments, [state for _, state in self._states], self._guards, self._missing)
 
@@ -223,7 +224,12 @@ class _Importer:
         self._ctx.place = self._place(node)
         self._ctx.out = node.meta.get("val")
         try:
-            self._set_results(node, self._apply(node))
+            if is_users(node.target):  # a view of what was written is made anew here, and is no part of the operator
+                self._arguments(node)
+            self._ctx.made.clear()
+            value, results = self._apply(node)
+            self._set_results(node, value)
+            self._note_origin(node, results)
         except (Refused, atb.Error) as error:
             self._set_results(node, self._external(node, str(error)))
         except TypeError as error:  # arguments that the lowering does not take
@@ -240,16 +246,28 @@ class _Importer:
             return False
         return True
 
-    def _apply(self, node: torch.fx.Node) -> Any:
-        """The operator's value, or values; one that writes in place gives the new contents of what it writes to."""
-        if not aliasing.is_mutable(node):
-            program = None if str(node.target) in TABLE else decompose(node)
-            if program is not None:
-                return self._inline(node, program)
-            return self._call(node, str(node.target), self._arguments(node))
-        written = self._values[aliasing.written_argument(node)]
-        written.write(self._ctx, self._in_place_value(node, written.read()))
-        return written
+    def _note_origin(self, node: torch.fx.Node, results: list[BuilderValue]) -> None:
+        made = self._ctx.made
+        if is_users(node.target):
+            self._origins.set_whole(node.target, made, map(self._argument, tensor_arguments(node)), results)
+        else:
+            self._origins.set_results(node.target, made, results)
+
+    def _apply(self, node: torch.fx.Node) -> tuple[Any, list[BuilderValue]]:
+        """What stands for the node from now on, and the results of its call, which differ where it writes in place:
+        then they are the new contents of what it writes to.
+        """
+        if aliasing.is_mutable(node):
+            written = self._values[aliasing.written_argument(node)]
+            result = self._in_place_value(node, written.read())
+            written.write(self._ctx, result)
+            return written, [result]
+        program = None if str(node.target) in TABLE else decompose(node)
+        if program is not None:
+            value = self._inline(node, program)
+        else:
+            value = self._call(node, str(node.target), self._arguments(node))
+        return value, list(value) if isinstance(value, list) else [value]
 
     def _inline(self, node: torch.fx.Node, program: torch.fx.GraphModule) -> Any:
         """The value of an operator by its definition in others; `Refused` if one of those has no lowering."""
@@ -260,7 +278,8 @@ class _Importer:
         for inner in body:
             if inner.op == "call_function" and not self._set_number(inner):
                 self._ctx.out = inner.meta["val"]
-                self._set_results(inner, self._apply(inner))
+                value, _ = self._apply(inner)
+                self._set_results(inner, value)
         self._ctx.out = node.meta["val"]
         return self._argument(output.args[0])
 
@@ -316,14 +335,14 @@ class _Importer:
         if aliasing.is_mutable(node):
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         kept = FUNCTIONS.get(node.target)
-        name = kept.__qualname__ if kept is not None else str(node.target).removesuffix(".default")
+        name = kept.__qualname__ if kept is not None else operator_name(node.target)
         outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
         if not all(isinstance(out, torch.Tensor) and out.dtype in NAMES for out in outs):  # a graph cannot hold these
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         types = ", ".join(self._type(out) for out in outs)
         operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values.get(arg), Alias)]
         values = ctx.node("external", *operands, target=name, types=types)
-        self._origins[values[0].name] = node.target if kept is None else (kept, node.target)
+        self._origins.set_opaque(values[0].name, node.target if kept is None else (kept, node.target))
         self._missing.append(Missing(values[0].name, name, ctx.place.scope, reason))
         return values
 
@@ -359,7 +378,11 @@ class _Importer:
         def replay(value: BuilderValue) -> BuilderValue:
             out, self._ctx.out = self._ctx.out, node.meta["val"]
             args, kwargs = self._arguments(node)
-            result = self._call(node, str(node.target), ([value, *args[1:]], kwargs))
+            try:
+                result = self._call(node, str(node.target), ([value, *args[1:]], kwargs))
+            except Refused as error:  # the first time it could stay whole, but of that nobody knows the other way
+                where = self._place(node).scope or "the module itself"
+                unsupported(f"{node.target} in {where}: {error}, and here what it views is written to")
             self._ctx.out = out
             return result if index is None else result[index]
 

@@ -49,7 +49,7 @@ def same_at_one(module: torch.nn.Module, at_one: Sequence[torch.Tensor], others:
 
 def _calls(module: torch.nn.Module, like: Sequence[torch.Tensor]) -> list[Any]:
     mode, calls = FakeTensorMode(allow_non_fake_inputs=True), _Calls()
-    with _unchanged(module), torch.no_grad(), mode:
+    with unchanged(module), torch.no_grad(), mode:
         tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in like]
         with calls:
             outputs = module(*tensors)
@@ -57,7 +57,7 @@ def _calls(module: torch.nn.Module, like: Sequence[torch.Tensor]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+def unchanged(module: torch.nn.Module) -> Iterator[None]:
     """Puts back what a run assigns to the module or its parts, which would be tensors without data."""
     before = [(part, dict(part.__dict__), dict(part._buffers)) for part in module.modules()]
     try:

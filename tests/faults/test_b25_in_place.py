@@ -122,16 +122,43 @@ def test_arguments_are_written() -> None:
     compare(write, torch.randn(4, 6))
 
 
-def test_bits_are_refused() -> None:
-    """The third form of the report views floats as integers, for which there is no operator."""
+def bits_then_write(linear: Any, x: torch.Tensor) -> Any:
+    y = x.view(torch.int32) * 2
+    x[:, 2:5] = 2
+    return y
 
-    def view_bits(linear: Any, x: torch.Tensor) -> Any:
-        y = x.view(torch.int32) * 2
-        x[:, 2:5] = 2
-        return y
 
-    with pytest.raises(atb.UnsupportedError, match="view of the bits"):
-        atb_torch.compile(Function(view_bits).eval(), torch.randn(4, 6))
+def write_then_bits(linear: Any, x: torch.Tensor) -> Any:
+    bits = x.view(torch.int32)
+    x[:, 2:5] = 2
+    return bits * 2
+
+
+def write_to_bits(linear: Any, x: torch.Tensor) -> Any:
+    y = x + 0
+    y.view(torch.int32)[:, 2:5] = 2
+    return y
+
+
+def bits_of_another_width(linear: Any, x: torch.Tensor) -> Any:
+    y = x.view(torch.bfloat16)
+    x.add_(1)
+    return y.float()
+
+
+BITS = [bits_then_write, write_then_bits, write_to_bits, bits_of_another_width]
+
+
+@pytest.mark.parametrize("function", BITS, ids=lambda function: function.__name__)
+def test_bits_are_refused(function: Callable[..., Any]) -> None:
+    """The third form of the report views floats as integers: there is no operator for it, so no number is made up."""
+    x = torch.randn(4, 6)
+    before = x.clone()
+    with pytest.raises(
+        atb.UnsupportedError, match=r"aten\.view\.dtype in the module itself: a view of the bits"
+    ) as error:
+        atb_torch.compile(Function(function).eval(), x)
+    assert "\n" not in str(error.value) and torch.equal(x, before)
 
 
 def test_same_dtype_view() -> None:

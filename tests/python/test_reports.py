@@ -106,6 +106,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert page.open == [] and page.links == [] and "<script" not in text and "@import" not in text
     assert "GateUp" in text and "a graph output" in text and "two_layers" in text
     before, after = (ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL))
+    assert "viewBox" in before.attrib and before.attrib["role"] == "img"
     assert boxes(before) == ["l0.out", "linear", "linear", "linear", "mul", "silu"]
     assert boxes(after) == ["l0.out", "linear", "linear", "linear", "mul", "silu"]
 
@@ -128,11 +129,35 @@ def test_the_picture_shows_what_is_new() -> None:
     before, after = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
     assert before.count('class="kernel"') == 2 and before.count('class="view"') == 1
     assert after.count('class="fused"') == 1 and before.count('class="edge"') == 3
-    assert "Layer 0 before: 2 kernels" in text and "Layer 0 after: 1 kernels" in text
+    assert "Layer 0, before and after" in text and "Before: 2 kernels," in text and "After: 1 kernel," in text
+
+
+def test_wires_go_around_boxes() -> None:
+    from atb.layer_picture import HEIGHT, WIDTH, draw
+
+    chain = [node("a", "mul", "x"), node("b", "mul", "a"), node("c", "mul", "b"), node("d", "add", "c", "x", "late")]
+    svg = ET.fromstring(draw(chain, set(), "a layer"))
+    space = "{http://www.w3.org/2000/svg}"
+    rects = [tuple(float(rect.attrib[key]) for key in ("x", "y")) for rect in svg.iter(f"{space}rect")]
+    lines = [  # straight pieces down through a row: x, from, to
+        (float(x), float(top), float(bottom))
+        for path in svg.iter(f"{space}path")
+        for x, top, bottom in re.findall(r"([\d.]+) ([\d.]+)V([\d.]+)", path.attrib["d"])
+    ]
+    assert len(lines) == 3, "from x past a, b and c"
+    for x, top, bottom in lines:
+        assert not any(left <= x <= left + WIDTH and above < bottom and above + HEIGHT > top for left, above in rects)
+    assert all(left >= 0 and left + WIDTH <= float(svg.attrib["width"]) for left, _ in rects)
+    tops = dict(zip(boxes_in_order(svg), (top for _, top in rects), strict=True))
+    assert tops["late"] == tops["c"] and tops["x"] < tops["a"], "from outside: above the first reader"
 
 
 def node(name: str, op: str, *inputs: str, view: bool = False) -> dict[str, object]:
     return {"name": name, "op": op, "inputs": list(inputs), "bytes": 1000, "view": view}
+
+
+def boxes_in_order(svg: ET.Element) -> list[str]:
+    return [title.text or "" for title in svg.iter("{http://www.w3.org/2000/svg}title")]
 
 
 def test_names_are_escaped() -> None:
@@ -160,7 +185,12 @@ def test_explain_writes_the_page(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert str(path) in result.stdout.replace("\n", "")
     text = path.read_text(encoding="utf-8")
-    assert "Layer 1 before: 20 kernels" in text and "Layer 1 after: 8 kernels" in text and "QKV+RoPE" in text
+    assert (
+        "Layer 1, before and after" in text
+        and "Before: 20 kernels" in text
+        and "After: 8 kernels" in text
+        and "QKV+RoPE" in text
+    )
     again = CliRunner().invoke(app, ["explain", "--config", str(tmp_path / "config.json"), "--json"])
     assert "sketch" not in json.loads(again.stdout)
 

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import atb
 import atb_torch
 import pytest
 import torch
-from atb import FusionOp, GraphOptimizer, Node, Pattern, ops
+from atb import FusionOp, Pattern, ops
+from pattern_cases import ByTarget, optimizer
 
 pytestmark = pytest.mark.real
 
@@ -47,26 +45,15 @@ class Model(torch.nn.Module):
         return x
 
 
-class MyPattern(Pattern):
-    """As in the documentation; `target` is any form of the operator."""
+class Kernel:
+    """The kernel of `scaled`; remembers what it was given."""
 
-    def __init__(self, target: Any, kernel: Any = None) -> None:
-        self.target = target
+    def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
-        self.kernel = kernel or self.on_tensors
 
-    def on_tensors(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         self.seen.append((type(x).__name__, str(x.dtype)))
         return torch.sin(x) * scale
-
-    def match(self, graph: atb.Graph) -> list[Node] | None:
-        for node in graph.nodes:
-            if node.op == "call_function" and node.target == self.target:
-                return [node]
-        return None
-
-    def replace(self, matched_nodes: Sequence[Node]) -> FusionOp:
-        return FusionOp("my_fused_op", kernel=self.kernel)
 
 
 def make() -> Model:
@@ -83,15 +70,14 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_custom_operator_runs_by_the_users_kernel(form: str) -> None:
-    model, pattern = make(), MyPattern(FORMS[form])
-    optimizer = GraphOptimizer().register_pattern(pattern)
-    fast = optimizer.optimize(model, (torch.randn(2, 5, 8),))
+    model, kernel = make(), Kernel()
+    fast = optimizer(ByTarget(FORMS[form], kernel)).optimize(model, (torch.randn(2, 5, 8),))
     for shape in ((2, 5, 8), (1, 1, 8), (3, 33, 8)):
         x = torch.randn(shape)
         with torch.no_grad():
             torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
-    assert set(pattern.seen) == {("Tensor", "torch.float32")} and len(pattern.seen) == 6
-    (row,) = [row for row in fast.report()["patterns"] if row["name"] == "MyPattern"]
+    assert set(kernel.seen) == {("Tensor", "torch.float32")} and len(kernel.seen) == 6
+    (row,) = [row for row in fast.report()["patterns"] if row["name"] == "ByTarget"]
     assert row["layers_matched"] == 2
 
 
@@ -105,8 +91,7 @@ def test_an_exported_program_and_a_graph_module() -> None:
     model, x = make(), torch.randn(2, 5, 8)
     program = torch.export.export(model, (x,))
     for given in (program, program.module()):
-        optimizer = GraphOptimizer().register_pattern(MyPattern(scaled))
-        fast = optimizer.optimize(given, (x,))
+        fast = optimizer(ByTarget(scaled, Kernel())).optimize(given, (x,))
         with torch.no_grad():
             torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
 
@@ -115,7 +100,7 @@ def test_an_exception_in_a_kernel_reaches_the_caller() -> None:
     def kernel(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         raise KeyError("mine")
 
-    fast = GraphOptimizer().register_pattern(MyPattern(scaled, kernel)).optimize(make(), (torch.randn(2, 5, 8),))
+    fast = optimizer(ByTarget(scaled, kernel)).optimize(make(), (torch.randn(2, 5, 8),))
     with pytest.raises(KeyError, match="mine"):
         fast(torch.randn(2, 5, 8))
 
@@ -131,19 +116,19 @@ def test_two_functions_on_an_imported_graph() -> None:
         name="Gated",
     )
     x, y = torch.randn(4, 6), torch.randn(4, 6)
-    fast = GraphOptimizer().register_pattern(pattern).optimize(Gated().eval(), (x, y))
+    fast = optimizer(pattern).optimize(Gated().eval(), (x, y))
     torch.testing.assert_close(fast(x, y), torch.nn.functional.silu(x) * y)
     assert [row["layers_matched"] for row in fast.report()["patterns"] if row["name"] == "Gated"] == [1]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_kernels_see_the_dtypes_of_the_module(dtype: torch.dtype) -> None:
-    model, pattern = make().to(dtype), MyPattern(scaled)
-    fast = GraphOptimizer().register_pattern(pattern).optimize(model, (torch.randn(2, 5, 8, dtype=dtype),))
+    model, kernel = make().to(dtype), Kernel()
+    fast = optimizer(ByTarget(scaled, kernel)).optimize(model, (torch.randn(2, 5, 8, dtype=dtype),))
     x = torch.randn(2, 5, 8, dtype=dtype)
     with torch.no_grad():
         torch.testing.assert_close(fast(x), model(x), rtol=3e-2, atol=3e-2)
-    assert {seen for _, seen in pattern.seen} == {str(dtype)}
+    assert {seen for _, seen in kernel.seen} == {str(dtype)}
 
 
 def test_functions_of_torch_draw_too() -> None:
@@ -156,7 +141,7 @@ def test_functions_of_torch_draw_too() -> None:
         ),
         name="LinearScaled",
     )
-    fast = GraphOptimizer().register_pattern(pattern).optimize(model, (x,))
+    fast = optimizer(pattern).optimize(model, (x,))
     with torch.no_grad():
         torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
     assert fast.report()["patterns"][0]["layers_matched"] == 2
@@ -168,13 +153,13 @@ def test_functions_that_are_no_operators_are_refused() -> None:
     pattern = Pattern.from_functions(lambda x: torch.relu(x), lambda x: scaled(x, x), name="Wrong")
     graph = atb.Graph.parse("graph @g(%x: f32[4]) {\n  %y = relu(%x) : f32[4]\n  return %y\n}")
     with pytest.raises(atb.InvalidArgumentError, match=r"a replacement calls atb_test.*atb\.FusionOp"):
-        GraphOptimizer().register_pattern(pattern).apply(graph)
+        optimizer(pattern).apply(graph)
 
 
 def test_softmax_and_its_axis() -> None:
     graph = atb.Graph.parse("graph @g(%x: f32[4, 4]) {\n  %y = softmax(%x) : f32[4, 4]\n  return %y\n}")
     pattern = Pattern.from_functions(lambda x: torch.softmax(x, -1), lambda x: torch.relu(x), name="S")
-    GraphOptimizer().register_pattern(pattern).apply(graph)
+    optimizer(pattern).apply(graph)
     assert "relu" in str(graph)
 
 
@@ -189,7 +174,7 @@ def test_a_function_that_torch_fx_keeps_whole() -> None:
             return kept_whole(x) + 1
 
     traced, x = torch.fx.symbolic_trace(Wrapped().eval()), torch.randn(3, 5)
-    pattern = MyPattern(kept_whole, lambda x: torch.sin(x) * 2)
-    fast = GraphOptimizer().register_pattern(pattern).optimize(traced, (x,))
+    pattern = ByTarget(kept_whole, lambda x: torch.sin(x) * 2)
+    fast = optimizer(pattern).optimize(traced, (x,))
     torch.testing.assert_close(fast(x), torch.sin(x) * 2 + 1)
-    assert [row["layers_matched"] for row in fast.report()["patterns"] if row["name"] == "MyPattern"] == [1]
+    assert [row["layers_matched"] for row in fast.report()["patterns"] if row["name"] == "ByTarget"] == [1]
