@@ -96,6 +96,26 @@ def _misses(report: Report) -> str:
     misses: list[dict[str, Any]] = report["not_matched"]
     if not misses:
         return "<p>Nothing: every pattern that had something to match, matched.</p>"
-    keys = ["pattern", "layer", "node", "constraint", "actual", "expected"]
-    heads = ["pattern", "layer", "node", "constraint", "found", "needs"]
-    return _table(heads, [[str(miss[key]) for key in keys] for miss in misses])
+    heads = ["pattern", "layers", "node", "constraint", "found", "needs"]
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for miss in misses:
+        key = tuple(str(miss[name]) for name in ("pattern", "constraint", "actual", "expected"))
+        alike.setdefault(key, []).append(miss)
+    rows = []
+    for (pattern, *why), group in alike.items():
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        rows.append([pattern, _ranges({miss["layer"] for miss in group}), group[0]["node"] + more, *why])
+    return _table(heads, rows)
+
+
+def _ranges(layers: set[int]) -> str:
+    """ "0, 2-5": runs of numbers by their ends; -1 is what belongs to no layer."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][1] + 1 and runs[-1][0] >= 0:
+            runs[-1][1] = layer
+        else:
+            runs.append([layer, layer])
+    return ", ".join(
+        "none" if first < 0 else str(first) if first == last else f"{first}-{last}" for first, last in runs
+    )

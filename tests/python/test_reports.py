@@ -171,6 +171,19 @@ def test_names_are_escaped() -> None:
     assert "&lt;P&gt;" in text and "a&amp;b" in text and "<i>" not in text and "<h1>&lt;title&gt;</h1>" in text
 
 
+def test_misses_that_are_alike_share_a_row() -> None:
+    facts = dict(compiled().report())
+    facts["not_matched"] = [
+        {"pattern": "P", "layer": layer, "node": f"n{layer}", "constraint": "c", "actual": actual, "expected": "e"}
+        for layer, actual in [(-1, "x"), (0, "x"), (1, "x"), (2, "y"), (3, "x"), (5, "x"), (6, "x"), (7, "x")]
+    ]
+    from atb.report_html import page
+
+    text = page(Report(facts))
+    assert "<td>P</td><td>none, 0-1, 3, 5-7</td><td>n-1 and 6 more</td><td>c</td><td>x</td><td>e</td>" in text
+    assert re.search(r"<td>P</td><td>2</td><td>n2</td><td>c</td><td>y</td>", text), "another reason: another row"
+
+
 def test_explain_writes_the_page(tmp_path: Path) -> None:
     from atb.cli.app import app
 
