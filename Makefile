@@ -132,6 +132,10 @@ bench-peers: $(STAMPS)/run $(STAMPS)/model build-demo  ## beside other programs:
 	$(PYTHON) -m bench.peers --peers "$(PEERS)" --workloads "$(WORKLOADS)" --precisions "$(PRECISIONS)" \
 	  --rounds $(ROUNDS) --threads $(THREADS) $(if $(QUICK),--quick) $(if $(WRITE_DOCS),--write-docs)
 
+.PHONY: bench-modules
+bench-modules: $(STAMPS)/test build-demo  ## PyTorch modules compiled beside eager PyTorch: ROUNDS, THREADS
+	$(PYTHON) -m bench.modules $(if $(filter-out 0,$(ROUNDS)),--rounds $(ROUNDS)) --threads $(THREADS)
+
 bench-planner: $(BUILD)/build.ninja  ## the memory planner against its lower bound
 	cmake --build --preset $(PRESET) -j $(JOBS) --target atb-bench-planner
 	$(BUILD)/bench/planner/atb-bench-planner $(PLANNER_CASES)
