@@ -17,7 +17,8 @@ if(ATB_BUILD_TESTS AND ATB_TEST_TARGETS)
 else()
   set(disabled_targets "(HWY_SSSE3|HWY_SSE4)")
 endif()
-target_compile_definitions(atb_hwy INTERFACE HWY_WANT_AVX3_DL "HWY_DISABLED_TARGETS=${disabled_targets}")
+# Below the least target there are no kernels; clang would compile them for emulated vectors.
+target_compile_definitions(atb_hwy INTERFACE HWY_WANT_AVX3_DL HWY_BROKEN_EMU128=1 "HWY_DISABLED_TARGETS=${disabled_targets}")
 
 find_path(ATB_JSON_INCLUDE nlohmann/json.hpp)
 if(NOT ATB_JSON_INCLUDE)
