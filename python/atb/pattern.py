@@ -72,6 +72,11 @@ class Pattern:
             raise InvalidArgumentError(
                 f"[GraphOptimizer] {pattern_name(self)}.replace gave a {type(op).__name__}; expected an atb.FusionOp"
             )
+        for value in (*(op.inputs or ()), *(op.outputs or ())):
+            if not isinstance(value, Node):
+                raise InvalidArgumentError(
+                    f"[FusionOp] {op.name}: inputs and outputs hold {value!r}; expected nodes of the graph"
+                )
         return op.name, graph.fuse(matched_nodes, op.name, op.kernel, op.inputs, op.outputs)
 
     @staticmethod

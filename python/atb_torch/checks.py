@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from atb_torch.dtypes import NAMES
 from atb_torch.errors import unsupported
@@ -36,11 +39,41 @@ def check_arguments(call: Call) -> None:
             unsupported(f"{leaf.name} requires gradients, which ATB does not compute; use torch.no_grad() or .detach()")
 
 
+def check_unshared(number: int, tensors: Sequence[torch.Tensor]) -> None:
+    """`atb.UnsupportedError` where an argument that the module writes to may share memory with another argument."""
+    begin, end = _memory(tensors[number])
+    for other, tensor in enumerate(tensors):
+        first, last = _memory(tensor)
+        if other != number and max(begin, first) < min(end, last):
+            unsupported(
+                f"the module writes to its tensor argument {number}, which shares memory with argument {other}: the "
+                "write would be seen there; pass a clone"
+            )
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    """First address and one behind the last; both equal for a tensor without elements."""
+    if tensor.numel() == 0:
+        return 0, 0
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + span * tensor.element_size()
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor whose memory holds its values: not one that is negated, or made, when it is read."""
+    tensor = tensor.detach()
+    return tensor.clone() if tensor._is_zerotensor() else tensor.resolve_neg()
+
+
 def _check_tensor(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type == "meta":
         unsupported(f"{name} is on the meta device and has no data; load the weights first")
     if tensor.device.type != "cpu":
         unsupported(f"{name} is on {tensor.device}; ATB runs on the CPU: move the module and its inputs there")
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or isinstance(tensor, FakeTensor):
+        unsupported(f"{name} is inside of a transform as torch.func's and export's; call it outside")
+    if tensor.is_nested:
+        unsupported(f"{name} is a nested tensor; pass a padded one and a mask")
     if tensor.layout is not torch.strided:
         unsupported(f"{name} has the layout {tensor.layout}; only dense tensors are supported")
     if tensor.dtype not in NAMES or tensor.dtype is torch.float64:

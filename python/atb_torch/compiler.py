@@ -15,7 +15,7 @@ import atb
 import torch
 from atb import _core
 
-from atb_torch.checks import check_arguments, check_mode, check_module
+from atb_torch.checks import check_arguments, check_mode, check_module, check_unshared, plain
 from atb_torch.errors import unsupported
 from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, export, take_apart
 from atb_torch.guards import Guards
@@ -23,6 +23,8 @@ from atb_torch.importer import Imported, State, import_program
 from atb_torch.ones import same_at_one
 
 _MAX_VARIANTS = 8  # programs kept for one form of call; each has packed weights of its own
+_EXPORT = threading.RLock()  # torch.export traces for one thread at a time, whichever module
+_MAX_FORMS = 16  # forms of call kept, the oldest goes: a number that is another one at each call makes no end of them
 
 
 @dataclass
@@ -46,7 +48,8 @@ class Variant:
     def _is_right_at(self, ones: frozenset[str]) -> bool:
         if ones and ones not in self.right_at_one:
             at_one = self.guards.like({**self.sizes, **dict.fromkeys(ones, 1)})
-            self.right_at_one[ones] = same_at_one(self.entry, at_one, self.guards.like(self.sizes))
+            with _EXPORT:
+                self.right_at_one[ones] = same_at_one(self.entry, at_one, self.guards.like(self.sizes))
         return not ones or self.right_at_one[ones]
 
     def decide_ones(self) -> None:
@@ -58,15 +61,24 @@ class Variant:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The module's outputs for the tensors of a call; what the module writes to is written."""
-        states = [tensors[state.argument] if state.tensor is None else state.tensor for state in self.states]
-        held = [state.tensor for state in self.states if state.tensor is not None]
-        arrays = [tensors[number].detach() for number in self.arguments]
-        results = [torch.from_dlpack(result) for result in self.compiled(*arrays, *held)]
+        states = [self._tensor_of(state, tensors) for state in self.states]
+        held = [tensor for state, tensor in zip(self.states, states, strict=True) if state.argument < 0]
+        arrays = [plain(tensor) for tensor in (*(tensors[number] for number in self.arguments), *held)]
+        results = [torch.from_dlpack(result) for result in self.compiled(*arrays)]
         count = len(results) - len(states)
         with torch.no_grad():
             for state, result in zip(states, results[count:], strict=True):
                 state.copy_(result)
         return self.outputs.rebuild(results[:count])
+
+    def _tensor_of(self, state: State, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        if state.argument < 0:
+            tensor = self.entry.get_buffer(state.buffer) if state.buffer else state.tensor
+            assert tensor is not None
+            return tensor
+        tensor = tensors[state.argument]
+        check_unshared(state.argument, tensors)
+        return tensor
 
 
 class CompiledModule(torch.nn.Module):
@@ -94,6 +106,19 @@ class CompiledModule(torch.nn.Module):
         self.forward = _with_signature(self._forward, model)
         self.training = False  # some modules, of exported programs, forbid eval()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles hold the module, and compile it again at their first call."""
+        if self._released:
+            unsupported("the parameters were released, so that there is nothing to copy; compile without release")
+        left_out = ("forward", "_variants", "_last", "_engine", "_lock")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._variants, self._last, self._engine = {}, None, None
+        self._lock = threading.Lock()
+        self.forward = _with_signature(self._forward, self.module)
+
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
         call = call_of(self.module, args, kwargs)
         check_arguments(call)
@@ -104,10 +129,13 @@ class CompiledModule(torch.nn.Module):
         """The program for a call, made now if there is none."""
         tensors = [leaf.tensor for leaf in call.leaves]
         with self._lock:
-            variants = self._variants.setdefault(call.key, [])
+            variants = self._variants.get(call.key, [])
             self._last = next((variant for variant in variants if variant.accepts(tensors)), None)
             if self._last is None:
                 self._last = self._add(call, variants)
+                self._variants[call.key] = variants
+                while len(self._variants) > _MAX_FORMS:
+                    del self._variants[next(iter(self._variants))]
             return self._last
 
     def _add(self, call: Call, variants: list[Variant]) -> Variant:
@@ -205,6 +233,7 @@ def _with_signature(function: Any, model: torch.nn.Module) -> Any:
     def forward(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
+    forward = torch.compiler.disable(forward)  # where it is part of what torch.compile traces
     setattr(forward, "__signature__", inspect.signature(model.forward))  # noqa: B010
     forward.__doc__ = model.forward.__doc__
     return forward
@@ -224,8 +253,9 @@ def import_call(
     model: torch.nn.Module, call: Call, optimizer: Any = None, as_given: bool = False
 ) -> tuple[Exported, Imported]:
     """A call exported and imported, after the patterns of `optimizer`, with nothing left that ATB does not know."""
-    exported = export(model, call, as_given)
-    imported = import_program(exported, type(model).__name__)
+    with _EXPORT:
+        exported = export(model, call, as_given)
+        imported = import_program(exported, type(model).__name__)
     if optimizer is not None:
         optimizer.apply(imported.graph)
     require_lowered(imported, imported.graph)
@@ -267,6 +297,8 @@ def as_module(model: Any) -> torch.nn.Module:
         )
     if isinstance(model, torch.export.ExportedProgram):
         return model.module()
+    if isinstance(model, CompiledModule):
+        return model.module
     if not isinstance(model, torch.nn.Module):
         raise atb.InvalidArgumentError(
             f"[atb_torch] a {type(model).__name__} is no torch.nn.Module, exported program or fx GraphModule"
@@ -317,4 +349,5 @@ def import_module(model: Any, example_inputs: Any = None) -> atb.Graph:
     if call is None:
         raise atb.InvalidArgumentError("[atb_torch] example_inputs are needed to import a module")
     check_arguments(call)
-    return import_program(export(module, call), type(module).__name__).graph
+    with _EXPORT:
+        return import_program(export(module, call), type(module).__name__).graph

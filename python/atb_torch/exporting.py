@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import enum
 import inspect
+import numbers
 import re
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +45,7 @@ class Call:
     @property
     def key(self) -> Any:
         """Calls of equal keys differ in their tensors only."""
-        return (str(self.spec), tuple(repr(constant) for constant in self.constants))
+        return (str(self.spec), tuple(map(_constant_key, self.constants)))
 
     def rebuild(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
         """Arguments by parameter name, with other tensors."""
@@ -51,8 +55,26 @@ class Call:
 class _TensorHere:
     """Stands for a tensor among the constants of a call."""
 
-    def __repr__(self) -> str:
-        return "<tensor>"
+
+_BY_VALUE = (numbers.Number, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_BY_IDENTITY = (type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, torch._ops.OpOverload)
+
+
+def _constant_key(value: Any) -> Any:
+    """What tells a constant from others. Objects that may change, or hide tensors, cannot be told apart."""
+    if isinstance(value, _TensorHere):
+        return _TensorHere
+    if value is None or isinstance(value, _BY_VALUE):
+        return (type(value), repr(value))  # 1, 1.0 and True are equal, 0.0 and -0.0 too; their texts are not
+    if not isinstance(value, _BY_IDENTITY):
+        unsupported(
+            f"an argument holds a {type(value).__name__}; arguments may be tensors, numbers, text, functions, and "
+            f"containers that torch.utils._pytree knows ({_HOW_TO_REGISTER})"
+        )
+    return value
+
+
+_HOW_TO_REGISTER = "dataclasses: torch.export.register_dataclass"
 
 
 def _filled(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
@@ -125,6 +147,42 @@ class Outputs:
         return pytree.tree_unflatten(_filled(self.constants, tensors), self.spec)
 
 
+_NUMBERS = (bool, int, float)
+
+
+def _numbers_of(part: torch.nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in part.__dict__.items() if type(value) in _NUMBERS}
+
+
+@contextlib.contextmanager
+def _assigned_in_place(model: torch.nn.Module) -> Iterator[None]:
+    """Makes a write of each assignment to a buffer: export loses assignments, as `self.state = self.state + x`.
+
+    Refuses those that a graph cannot keep: of buffers of other types, and of numbers, as `self.count += 1`.
+    """
+    before = [(path, part, dict(part._buffers), _numbers_of(part)) for path, part in model.named_modules()]
+    yield
+    for path, part, buffers, counted in before:
+        for name, number in counted.items():
+            new = part.__dict__.get(name)
+            if type(new) in _NUMBERS and new != number:
+                part.__dict__[name] = number
+                where = f"{path}.{name}".lstrip(".")
+                unsupported(
+                    f"the module assigns {new} to its attribute {where}, which was {number}, and a graph keeps no "
+                    "numbers from call to call; make it a buffer (or, if it is set but once, call the module before)"
+                )
+        for name, old in buffers.items():
+            new = part._buffers.get(name)
+            if new is old:
+                continue
+            part._buffers[name] = old
+            if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
+                where = f"{path}.{name}".lstrip(".")
+                unsupported(f"the module assigns another shape or dtype to its buffer {where}; its type must stay")
+            old.copy_(new)
+
+
 class Entry(torch.nn.Module):
     """The module as a function from tensors to tensors; remembers how its outputs are put together."""
 
@@ -135,10 +193,17 @@ class Entry(torch.nn.Module):
         self.outputs = Outputs()
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        flat, self.outputs.spec = pytree.tree_flatten(call_module(self.module, self._call.rebuild(tensors)))
+        with _assigned_in_place(self.module):
+            results = call_module(self.module, self._call.rebuild(tensors))
+        flat, self.outputs.spec = pytree.tree_flatten(results)
         for value in flat:
+            if isinstance(value, torch.SymInt):
+                unsupported("an output is a size of the inputs; return the tensor, whose shape tells it")
             if not isinstance(value, (torch.Tensor, int, float, bool, str, type(None))):
-                unsupported(f"an output is a {type(value).__name__}; outputs may be tensors, numbers and None")
+                unsupported(
+                    f"an output is a {type(value).__name__}; outputs may be tensors, numbers, None, and containers "
+                    f"that torch.utils._pytree knows ({_HOW_TO_REGISTER})"
+                )
         self.outputs.constants = [_TensorHere() if isinstance(value, torch.Tensor) else value for value in flat]
         return [value for value in flat if isinstance(value, torch.Tensor)]
 
@@ -164,7 +229,8 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
     tensors, dynamic = _dynamic(call.leaves, as_given)
     try:
         with torch.no_grad(), quiet():
-            program = torch.export.export(entry, tuple(tensors), dynamic_shapes=(tuple(dynamic),), strict=False)
+            shapes = (tuple(dynamic),) if tensors else None
+            program = torch.export.export(entry, tuple(tensors), dynamic_shapes=shapes, strict=False)
     except atb.Error:
         raise
     except Exception as error:

@@ -46,8 +46,9 @@ class Missing:
 class State:
     """A tensor that the module writes to: fed as an input, and written back from an output of the same index."""
 
-    tensor: torch.Tensor | None  # a buffer; None for an argument of the call
+    tensor: torch.Tensor | None  # what is written to; None for an argument of the call
     argument: int = -1  # which of the call's tensors it is
+    buffer: str = ""  # name among the entry's buffers, which users may assign anew; empty for other tensors
 
 
 @dataclass
@@ -203,7 +204,8 @@ class _Importer:
         if spec.kind is InputKind.PARAMETER:
             unsupported(f"the module changes its parameter {name} in place; only buffers may change")
         self._set(node, self._add_input(node, name))
-        self._states.append((node, State(tensor)))
+        known = self._exported.entry is not None and spec.kind is InputKind.BUFFER
+        self._states.append((node, State(tensor, buffer=spec.target if known else "")))
 
     def _held(self, spec: Any) -> torch.Tensor:
         entry = self._exported.entry

@@ -50,9 +50,11 @@ def same_at_one(module: torch.nn.Module, at_one: Sequence[torch.Tensor], others:
 def _calls(module: torch.nn.Module, like: Sequence[torch.Tensor]) -> list[Any]:
     mode, calls = FakeTensorMode(allow_non_fake_inputs=True), _Calls()
     with unchanged(module), torch.no_grad(), mode:
-        tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in like]
+        tensors = tuple(torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in like)
+        held = dict([*module.named_parameters(), *module.named_buffers()])
+        fake = {name: mode.from_tensor(tensor) for name, tensor in held.items()}  # real ones would be written to
         with calls:
-            outputs = module(*tensors)
+            outputs = torch.func.functional_call(module, fake, tensors)
     return [*calls.names, *(output.dim() for output in outputs)]
 
 

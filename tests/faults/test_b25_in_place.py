@@ -179,3 +179,21 @@ def test_what_cannot_be_followed_is_refused() -> None:
 
     with pytest.raises(atb.UnsupportedError, match="step"):
         atb_torch.compile(Function(overlapping).eval(), torch.randn(4, 6))
+
+
+class Adds(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.add_(1)
+        return a + b
+
+
+def test_arguments_that_share_what_is_written() -> None:
+    fast = atb_torch.compile(Adds().eval(), threads=1)
+    base = torch.randn(6, 4)
+    for a, b in ((base[:3], base[:3]), (base[:3], base[1:4]), (base[:4].t(), base[2:].t())):
+        before = base.clone()
+        with pytest.raises(atb.UnsupportedError, match="shares memory with argument 1"):
+            fast(a, b)
+        assert torch.equal(base, before)
+    expected = base[:3] + 1 + base[3:]
+    torch.testing.assert_close(fast(base[:3], base[3:]), expected)
