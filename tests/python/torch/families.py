@@ -62,7 +62,7 @@ def config(family: str) -> tf.PretrainedConfig:
             bias=False,
             **tokens,
         ),
-        "starcoder2": lambda: tf.Starcoder2Config(**_GROUPED),
+        "starcoder2": lambda: tf.Starcoder2Config(**_WINDOW),
         "olmo2": lambda: tf.Olmo2Config(**_GROUPED),
     }
     return makers[family]()
