@@ -104,15 +104,26 @@ class Graph:
         self._keep_origins_of_opaque()
         return report
 
-    def compile(self, threads: int = 0, precision: str = "auto", device: str = "cpu") -> CompiledGraph:
+    def compile(
+        self,
+        threads: int = 0,
+        precision: str = "auto",
+        device: str = "cpu",
+        cached: Sequence[str] = (),
+        kv_dtype: str = "f32",
+    ) -> CompiledGraph:
         """Makes the graph callable; it is optimized on a copy, and this graph stays as it is.
 
         threads: workers; 0 takes what the affinity mask and the CPU quota allow.
         precision: "exact", "fast", or "auto" (fast only where a constant is quantized).
+        cached: scopes of causal attentions that append to a KV cache and read from it, slot 0 first; the compiled graph
+            is called by `run_cached`. kv_dtype: what that cache holds, "f32" or "bf16".
         Raises `atb.UnsupportedError` for a graph with state, `atb.FailedPreconditionError` if a constant has no data.
         """
         kernels = {name: self._adapted(kernel) for name, kernel in self.kernels.items()}
-        core = self._core.compile(as_int(threads, "threads", "graph"), precision, device, kernels, self._log)
+        core = self._core.compile(
+            as_int(threads, "threads", "graph"), precision, device, kernels, self._log, list(cached), kv_dtype
+        )
         return CompiledGraph(core, self.name)
 
     def fuse(
@@ -219,6 +230,14 @@ class CompiledGraph:
         Raises `atb.InvalidArgumentError` naming the input whose rank, dtype or shape does not fit.
         """
         return self._core.run(self._in_order(arrays, named))
+
+    def run_cached(self, cache: _core.KVCache, slots: Sequence[int], *arrays: Any, **named: Any) -> list[Tensor]:
+        """The same for a graph with cached attentions: that of scope i appends its tokens to `slots[i]` of the cache.
+
+        A call that raises leaves the cache as it was. Raises `atb.InvalidArgumentError` where the cache does not fit
+        the attention or the batch, `atb.ResourceExhaustedError` beyond its `max_tokens`.
+        """
+        return self._core.run(self._in_order(arrays, named), cache, list(slots))
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Tensor]:
         """The same with a mapping from input names to arrays; returns a dict from output names to tensors."""

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <utility>
 
 #include "api/input_symbols.h"
+#include "api/kv_cache.h"
 #include "api/run_options.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -29,7 +31,9 @@ namespace {
 
 constexpr size_t kMaxPlans = 16;  // of distinct shapes; the one not used for longest goes
 
-bool misaligned(const TensorView& view) { return reinterpret_cast<uintptr_t>(view.data) % dtype_size(view.dtype) != 0; }
+bool misaligned(const TensorView& view) {
+  return view.data != nullptr && reinterpret_cast<uintptr_t>(view.data) % dtype_size(view.dtype) != 0;
+}
 
 // Kernels compute in f32: f64 may be moved and viewed, but not pretended to be computed.
 void check_computable(const Graph& graph) {
@@ -65,6 +69,32 @@ Precision default_precision(const Graph& graph) {
     if (constant->constant()->encoding() != nullptr) return Precision::kFast;
   }
   return Precision::kExact;
+}
+
+// The cache that all cached attentions of a graph share: a slot each, with blocks of its own.
+std::optional<KvLayout> cache_layout(const std::vector<CachedSlot>& cached, DType dtype) {
+  if (cached.empty()) return std::nullopt;
+  const CachedSlot& first = cached.front();
+  for (const CachedSlot& slot : cached) {
+    require(slot.kv_heads == first.kv_heads && slot.head_dim == first.head_dim, Code::kUnsupported, "[kv] ", slot.scope,
+            ": ", slot.kv_heads, " kv heads of ", slot.head_dim, ", but ", first.scope, " has ", first.kv_heads, " of ",
+            first.head_dim, "; attentions of one graph share a cache");
+    require(slot.batch == first.batch && slot.tokens == first.tokens, Code::kUnsupported, "[kv] ", slot.scope, ": ",
+            slot.batch.str(), " sequences of ", slot.tokens.str(), " tokens, but ", first.scope, " has ",
+            first.batch.str(), " of ", first.tokens.str(), "; attentions of one graph share a cache");
+  }
+  return KvLayout{.dtype = dtype, .slots = 1, .kv_heads = first.kv_heads, .head_dim = first.head_dim};
+}
+
+// A call's inputs, with a place for the state, which has no data.
+std::vector<TensorView> with_state(const Graph& graph, std::span<const TensorView> inputs) {
+  std::vector<TensorView> views(inputs.begin(), inputs.end());
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (graph.inputs()[i]->type().dtype != DType::kState) continue;
+    views.insert(views.begin() + static_cast<std::ptrdiff_t>(std::min(i, views.size())),
+                 TensorView::dense(nullptr, DType::kState, {}));
+  }
+  return views;
 }
 
 // Marks the thread whose call is running.
@@ -108,11 +138,17 @@ void bind_constant(Graph& graph, const ConstantRef& constant) {
 struct CompiledGraph::Impl {
   Impl(std::unique_ptr<Graph> graph, const CompileOptions& options)
       : precision(precision_named(options.precision, default_precision(*graph), "graph")),
-        report((check_runnable(*graph), joined(options.earlier, optimize(*graph, {.cache = false})))),
+        report((check_runnable(*graph),
+                joined(options.earlier, optimize(*graph, {.cache = false, .cached_scopes = options.cached})))),
+        cached(cached_slots(*graph)),
+        kv_layout(cache_layout(cached, options.kv_dtype)),
         team(options.threads),
         store(&team),
         program(std::move(graph), running_device(options.device, "a graph"), store,
-                {.precision = precision, .strided_inputs = true, .host_kernels = options.host_kernels}),
+                {.precision = precision,
+                 .kv = kv_layout ? &*kv_layout : nullptr,
+                 .strided_inputs = true,
+                 .host_kernels = options.host_kernels}),
         executor(team) {}
 
   // The plan of these sizes, moved to the front.
@@ -157,9 +193,37 @@ struct CompiledGraph::Impl {
     return std::unique_lock(mutex);
   }
 
-  std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner) {
+  void check_cache(const CacheUse& use) const {
+    const std::string& name = program.graph().name();
+    if (!kv_layout) {
+      require(use.cache == nullptr, Code::kInvalidArgument, "[kv] ", name,
+              ": a cache is given, but no attention has one");
+      return;
+    }
+    require(use.cache != nullptr, Code::kInvalidArgument, "[kv] ", name, ": its attentions read a cache; give one");
+    require(use.slots.size() == cached.size(), Code::kInvalidArgument, "[kv] ", name, ": ", use.slots.size(),
+            " slots given, it has ", cached.size(), " cached attentions");
+    const KvLayout& given = use.cache->layout();
+    require(given.kv_heads == kv_layout->kv_heads && given.head_dim == kv_layout->head_dim &&
+                given.dtype == kv_layout->dtype,
+            Code::kInvalidArgument, "[kv] the cache has ", given.kv_heads, " heads of ", given.head_dim, " in ",
+            dtype_name(given.dtype), ", the attention in ", cached.front().scope, " has ", kv_layout->kv_heads,
+            " kv heads of ", kv_layout->head_dim, " in ", dtype_name(kv_layout->dtype));
+  }
+
+  // Room in the cache for this call's tokens.
+  std::unique_ptr<KvCache::Step> start_step(const CacheUse& use, const Bindings& bindings) const {
+    if (use.cache == nullptr) return nullptr;
+    const CachedSlot& slot = cached.front();
+    return std::make_unique<KvCache::Step>(*use.cache, use.slots, slot.batch.eval(bindings),
+                                           slot.tokens.eval(bindings));
+  }
+
+  std::vector<Tensor> run(std::span<const TensorView> given, std::shared_ptr<const void> owner, const CacheUse& use) {
     check_process();
+    check_cache(use);
     const Graph& graph = program.graph();
+    const std::vector<TensorView> inputs = with_state(graph, given);
     const Bindings bindings = bind_symbols(graph, inputs);
     const std::unique_lock held = lock();
     const Running running(caller);
@@ -172,6 +236,10 @@ struct CompiledGraph::Impl {
     std::vector<Tensor> outputs;
     std::vector<std::byte*> memory;
     for (const Value* output : graph.outputs()) {
+      if (output->type().dtype == DType::kState) {  // the last one
+        memory.push_back(nullptr);
+        continue;
+      }
       outputs.push_back(Tensor::allocate(output->type().dtype, eval(output->shape(), bindings)));
       memory.push_back(outputs.back().data.get());
     }
@@ -179,7 +247,10 @@ struct CompiledGraph::Impl {
     using Lent = std::tuple<std::shared_ptr<const void>, std::shared_ptr<AlignedBuffer>, std::vector<Tensor>,
                             std::vector<Tensor>>;
     frame.memory = std::make_shared<Lent>(std::move(owner), arena, copies, outputs);
-    executor.run(program, frame, {});
+    const std::unique_ptr<KvCache::Step> step = start_step(use, bindings);
+    const std::span<const SequenceStep> sequences =
+        step == nullptr ? std::span<const SequenceStep>() : step->sequences();
+    executor.run(program, frame, sequences, nullptr, std::max<int64_t>(1, static_cast<int64_t>(cached.size())));
     // What no node wrote to its place: views, inputs, constants, a value returned twice.
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (frame.results[i].data == memory[i]) continue;
@@ -189,12 +260,15 @@ struct CompiledGraph::Impl {
         copy_dense(frame.results[i], memory[i]);
       }
     }
+    if (step != nullptr) step->commit();
     return outputs;
   }
 
   const pid_t process = getpid();
   const Precision precision;
   const MatchReport report;
+  const std::vector<CachedSlot> cached;
+  const std::optional<KvLayout> kv_layout;
   ThreadTeam team;
   PackedStore store;
   Program program;
@@ -210,9 +284,12 @@ CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions&
 
 CompiledGraph::~CompiledGraph() = default;
 
-std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner) {
-  return impl_->run(inputs, std::move(owner));
+std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner,
+                                       const CacheUse& use) {
+  return impl_->run(inputs, std::move(owner), use);
 }
+
+const std::vector<CachedSlot>& CompiledGraph::cached() const { return impl_->cached; }
 
 const Graph& CompiledGraph::graph() const { return impl_->program.graph(); }
 

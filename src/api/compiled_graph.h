@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any graph without state made executable: optimized, planned by shape, and called with arrays.
+// Any graph made executable: optimized, planned by shape, and called with arrays; its attentions may keep a KV cache.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,13 @@
 
 #include "core/tensor.h"
 #include "ir/graph.h"
+#include "passes/cache_attention.h"
 #include "passes/engine/report.h"
 #include "runtime/host_kernel.h"
 
 namespace atb {
+
+class KvCache;
 
 // A dense, row-major array that owns its memory, or shares it with whoever made it.
 struct Tensor {
@@ -32,6 +35,16 @@ struct CompileOptions {
   int threads = 0;                 // 0: all available CPUs
   HostKernels host_kernels{};      // of external nodes that code of the caller computes, on the thread that calls run()
   MatchReport earlier{};           // what patterns of the caller have done to the graph; part of the report
+  // Scopes of causal attentions that read and append to a KV cache (see passes/cache_attention.h), slot 0 first, and
+  // the dtype of that cache.
+  std::vector<std::string> cached{};
+  DType kv_dtype = DType::kF32;
+};
+
+// The cache of one call: the attention of slot i of the graph appends to slots[i] of the cache.
+struct CacheUse {
+  KvCache* cache = nullptr;
+  std::span<const int64_t> slots{};
 };
 
 // Puts `constant` in the place of the graph's constant of the same name. kNotFound if the graph uses none of that name,
@@ -41,7 +54,7 @@ void bind_constant(Graph& graph, const ConstantRef& constant);
 // Thread safe: concurrent calls wait for one another.
 class CompiledGraph {
  public:
-  // `graph` is a plain or optimized graph. kUnsupported for one with state (that is LanguageModel's work),
+  // `graph` is a plain or optimized graph. kUnsupported for one that comes with state (that is LanguageModel's work),
   // kFailedPrecondition if a constant has no data, kInvalidArgument if a symbol cannot be found from input shapes.
   // External nodes that are still there: kUnsupported for those without kernel, kFailedPrecondition for those whose
   // kernel is not there.
@@ -56,10 +69,14 @@ class CompiledGraph {
   // rank, dtype or shape does not fit, kResourceExhausted if memory runs out.
   // What a host kernel throws ends the call, and later calls are right again; one that calls this graph gets
   // kFailedPrecondition. `owner` keeps the inputs' memory alive for host kernels that hold on to what they were lent.
-  std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner = nullptr);
+  // A graph with cached attentions takes a cache of their heads and dtype (its state is none of `inputs`, nor of the
+  // results): kInvalidArgument where there is none or it does not fit. A call that throws leaves the cache as it was.
+  std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner = nullptr,
+                          const CacheUse& use = {});
 
-  const Graph& graph() const;         // as it runs, all patterns applied
-  const MatchReport& report() const;  // what the optimizer did
+  const Graph& graph() const;                     // as it runs, all patterns applied
+  const std::vector<CachedSlot>& cached() const;  // its cached attentions, by slot
+  const MatchReport& report() const;              // what the optimizer did
   int threads() const;
   int64_t plans() const;  // made so far and still held
 

@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "api/compiled_graph.h"
+#include "api/kv_cache.h"
 #include "bindings/arrays.h"
 #include "bindings/graph_nodes.h"
 #include "bindings/host_kernels.h"
+#include "bindings/kv_cache.h"
 #include "bindings/thread_count.h"
 #include "core/error.h"
 #include "ir/text.h"
@@ -37,9 +39,26 @@ ValueText text_of(const std::string& name, const Type& type) {
   return {name, std::string(dtype_name(type.dtype)), to_string(type.shape)};
 }
 
+bool is_state(const Value& value) { return value.type().dtype == DType::kState; }
+
+// A caller neither gives nor gets the state of a compiled graph.
+std::vector<const Value*> call_inputs(const CompiledGraph& compiled) {
+  std::vector<const Value*> inputs;
+  for (const Value* input : compiled.graph().inputs()) {
+    if (!is_state(*input)) inputs.push_back(input);
+  }
+  return inputs;
+}
+
 std::vector<ValueText> inputs_of(const Graph& graph) {
   std::vector<ValueText> result;
   for (const Value* input : graph.inputs()) result.push_back(text_of(input->name(), input->type()));
+  return result;
+}
+
+std::vector<ValueText> call_inputs_of(const CompiledGraph& compiled) {
+  std::vector<ValueText> result;
+  for (const Value* input : call_inputs(compiled)) result.push_back(text_of(input->name(), input->type()));
   return result;
 }
 
@@ -50,6 +69,12 @@ std::vector<ValueText> outputs_of(const Graph& graph) {
     const bool named = i < graph.output_names().size() && !graph.output_names()[i].empty();
     result.push_back(text_of(named ? graph.output_names()[i] : output->name(), output->type()));
   }
+  return result;
+}
+
+std::vector<ValueText> call_outputs_of(const CompiledGraph& compiled) {
+  std::vector<ValueText> result = outputs_of(compiled.graph());
+  if (!compiled.cached().empty()) result.pop_back();  // the state is the last
   return result;
 }
 
@@ -68,14 +93,17 @@ std::string optimize_json(Graph& graph, int64_t tokens, const PatternLog& earlie
 }
 
 std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, const std::string& precision,
-                                       const std::string& device, const nb::dict& kernels, const PatternLog& earlier) {
-  CompileOptions options{device, precision, thread_count(threads), host_kernels_from(kernels), earlier.report()};
+                                       const std::string& device, const nb::dict& kernels, const PatternLog& earlier,
+                                       const std::vector<std::string>& cached, const std::string& kv_dtype) {
+  CompileOptions options{device,           precision, thread_count(threads),   host_kernels_from(kernels),
+                         earlier.report(), cached,    kv_dtype_named(kv_dtype)};
   const nb::gil_scoped_release release;
   return std::make_unique<CompiledGraph>(graph.clone(), options);
 }
 
-std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays) {
-  const std::vector<Value*>& inputs = compiled.graph().inputs();
+std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
+                        const std::vector<int64_t>& slots) {
+  const std::vector<const Value*> inputs = call_inputs(compiled);
   require(arrays.size() == inputs.size(), Code::kInvalidArgument, "[graph] ", compiled.graph().name(), ": ",
           arrays.size(), " inputs given, it takes ", inputs.size());
   using Borrowed = std::vector<BorrowedArray>;
@@ -90,7 +118,7 @@ std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays) {
     views.push_back(borrowed->back().view);
   }
   const nb::gil_scoped_release release;
-  return compiled.run(views, borrowed);
+  return compiled.run(views, borrowed, {cache, slots});
 }
 
 }  // namespace
@@ -117,19 +145,27 @@ void bind_graph(nb::module_& module) {
       .def("optimize_json", &optimize_json, nb::arg("tokens"), nb::arg("earlier"), Release(),
            "Rewrites the graph; the JSON of `atb explain`.")
       .def("compile", &compile, nb::arg("threads"), nb::arg("precision"), nb::arg("device"), nb::arg("kernels"),
-           nb::arg("earlier"),
-           nb::sig("def compile(self, threads: int, precision: str, device: str, "
-                   "kernels: dict[str, typing.Any], earlier: PatternLog) -> CompiledGraph"));
+           nb::arg("earlier"), nb::arg("cached") = std::vector<std::string>{}, nb::arg("kv_dtype") = "f32",
+           nb::sig("def compile(self, threads: int, precision: str, device: str, kernels: dict[str, typing.Any], "
+                   "earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32') -> CompiledGraph"));
   bind_graph_nodes(graphs);
   nb::class_<CompiledGraph>(module, "CompiledGraph")
-      .def("run", &run, nb::arg("arrays"), nb::sig("def run(self, arrays: list[typing.Any]) -> list[Tensor]"))
+      .def("run", &run, nb::arg("arrays"), nb::arg("cache") = nb::none(), nb::arg("slots") = std::vector<int64_t>{},
+           nb::sig("def run(self, arrays: list[typing.Any], cache: KVCache | None = None, slots: list[int] = []) "
+                   "-> list[Tensor]"))
+      .def_prop_ro("cached_scopes",
+                   [](const CompiledGraph& compiled) {
+                     std::vector<std::string> scopes;
+                     for (const CachedSlot& slot : compiled.cached()) scopes.push_back(slot.scope);
+                     return scopes;
+                   })
       .def("__str__", [](const CompiledGraph& compiled) { return print(compiled.graph()); })
       .def(
           "report_json",
           [](const CompiledGraph& compiled, int64_t tokens) { return explain_json(compiled.report(), tokens); },
           nb::arg("tokens"), Release())
-      .def_prop_ro("inputs", [](const CompiledGraph& compiled) { return inputs_of(compiled.graph()); })
-      .def_prop_ro("outputs", [](const CompiledGraph& compiled) { return outputs_of(compiled.graph()); })
+      .def_prop_ro("inputs", &call_inputs_of)
+      .def_prop_ro("outputs", &call_outputs_of)
       .def_prop_ro("threads", &CompiledGraph::threads)
       .def_prop_ro("plans", &CompiledGraph::plans, Release());
 }

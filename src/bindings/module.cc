@@ -9,6 +9,7 @@
 #include "bindings/files.h"
 #include "bindings/graph.h"
 #include "bindings/graph_builder.h"
+#include "bindings/kv_cache.h"
 #include "bindings/profile.h"
 #include "bindings/tensor.h"
 #include "core/log.h"
@@ -22,6 +23,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // interpreter shutdown order is not ours
   atb::bind_errors(module);
   atb::bind_tensor(module);
+  atb::bind_kv_cache(module);
   atb::bind_graph(module);
   atb::bind_graph_builder(module);
   atb::bind_engine(module);

@@ -30,12 +30,12 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class FlashAttentionKvKernel final : public Kernel {
  public:
-  FlashAttentionKvKernel(const KvLayout& layout, int64_t heads, const Attrs& attrs)
+  FlashAttentionKvKernel(const KvLayout& layout, int64_t heads, const Node& node)
       : layout_(layout),
-        slot_(attrs.integer("slot")),
-        scale_(static_cast<float>(attrs.real("scale"))),
-        softcap_(static_cast<float>(attrs.real("softcap"))),
-        window_(attrs.integer("window")),
+        slot_(slot_in_block(layout, node)),
+        scale_(static_cast<float>(node.attrs().real("scale"))),
+        softcap_(static_cast<float>(node.attrs().real("softcap"))),
+        window_(node.attrs().integer("window")),
         heads_(heads),
         group_(heads / layout.kv_heads),
         columns_(kernels::padded_head_dim(layout.head_dim)) {}
@@ -305,7 +305,7 @@ std::unique_ptr<Kernel> make_flash_attention_kv_kernel(const KernelRequest& requ
   const Value* q = request.node.input(0);
   if (q->type().dtype != DType::kF32) return nullptr;
   const KvLayout& layout = checked_kv_layout(request, request.node.attrs().integer("kv_heads"), q->dim(2));
-  return std::make_unique<FlashAttentionKvKernel>(layout, q->dim(1).constant(), request.node.attrs());
+  return std::make_unique<FlashAttentionKvKernel>(layout, q->dim(1).constant(), request.node);
 }
 
 }  // namespace atb

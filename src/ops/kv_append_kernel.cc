@@ -110,12 +110,16 @@ const KvLayout& checked_kv_layout(const KernelRequest& request, int64_t kv_heads
           ": the plan has no cache layout");
   const KvLayout& layout = *request.kv;
   const int64_t slot = node.attrs().integer("slot");
-  require(slot >= 0 && slot < layout.slots, Code::kInternal, "[", node.op_name(), "] ", node.name(), ": slot ", slot,
-          " of ", layout.slots);
+  require(slot >= 0 && (slot < layout.slots || layout.slots == 1), Code::kInternal, "[", node.op_name(), "] ",
+          node.name(), ": slot ", slot, " of ", layout.slots);
   require(kv_heads == layout.kv_heads && head_dim == Dim(layout.head_dim), Code::kInternal, "[", node.op_name(), "] ",
           node.name(), ": ", kv_heads, " kv heads of ", head_dim.str(), ", the cache has ", layout.kv_heads, " of ",
           layout.head_dim);
   return layout;
+}
+
+int64_t slot_in_block(const KvLayout& layout, const Node& node) {
+  return layout.slots == 1 ? 0 : node.attrs().integer("slot");
 }
 
 std::unique_ptr<Kernel> make_kv_append_kernel(const KernelRequest& request, bool rotate) {
@@ -125,7 +129,7 @@ std::unique_ptr<Kernel> make_kv_append_kernel(const KernelRequest& request, bool
   }
   const Value* k = node.input(rotate ? 1 : 0);
   const KvLayout& layout = checked_kv_layout(request, k->dim(1).constant(), k->dim(2));
-  return std::make_unique<KvAppendKernel>(layout, node.attrs().integer("slot"), rotate,
+  return std::make_unique<KvAppendKernel>(layout, slot_in_block(layout, node), rotate,
                                           rotate && node.attrs().flag("interleaved"));
 }
 

@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "passes/analysis/axis_labels.h"
 #include "passes/analysis/scalar.h"
+#include "passes/cache_attention.h"
 #include "passes/engine/rewriter.h"
 
 namespace atb {
@@ -172,13 +173,8 @@ class StepBuilder {
       slot = slots_.emplace(key, static_cast<int64_t>(slots_.size())).first;
       kv_ = builder_("kv_append", {at(key.first), at(key.second), kv_}, {{"slot", slot->second}});
     }
-    Attrs attrs = {{"slot", slot->second},
-                   {"scale", node.attrs().real("scale")},
-                   {"causal", true},
-                   {"window", node.attrs().integer("window")},
-                   {"kv_heads", node.input(1)->dim(2).constant()}};
-    if (node.attrs().has("softcap")) attrs.set("softcap", node.attrs().real("softcap"));
-    step_values_[node.output()] = builder_("flash_attention_kv", {at(node.input(0)), kv_}, attrs, node.name());
+    step_values_[node.output()] =
+        builder_("flash_attention_kv", {at(node.input(0)), kv_}, kv_attention_attrs(node, slot->second), node.name());
   }
 
   const Graph& graph_;

@@ -3,6 +3,7 @@
 #include "passes/pipeline.h"
 
 #include "ir/verifier.h"
+#include "passes/cache_attention.h"
 #include "passes/canonical/canonical.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -21,6 +22,12 @@ std::vector<const Pattern*> enabled(PatternGroup group, const PipelineOptions& o
     if (options.disabled_patterns.count(pattern->name()) == 0) patterns.push_back(pattern);
   }
   return patterns;
+}
+
+// A cache keeps the keys and values of fused attentions: without them there is none, whatever else is not wanted.
+std::vector<const Pattern*> needed_for_cache(const PipelineOptions& options) {
+  if (options.disabled_patterns.count("SDPA") == 0) return {};
+  return {PatternRegistry::instance().find("SDPA")};
 }
 
 void check_names(const PipelineOptions& options) {
@@ -63,6 +70,10 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   if (options.cache) {
     pass("insert_kv_cache", [&] { insert_kv_cache(graph); });
     pass("state fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kState, options), report); });
+    pass("dce after cache", [&] { eliminate_dead_code(graph); });
+  } else if (!options.cached_scopes.empty()) {
+    pass("fusions for the cache", [&] { apply_patterns(graph, needed_for_cache(options), report); });
+    pass("cache_attention", [&] { cache_attention(graph, options.cached_scopes); });
     pass("dce after cache", [&] { eliminate_dead_code(graph); });
   }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 #include "passes/engine/report.h"
@@ -14,6 +15,9 @@ namespace atb {
 struct PipelineOptions {
   bool cache = true;  // make a step graph over a KV cache; else the graph keeps its inputs and outputs
   bool widen = true;  // halves are computed in f32; off where a graph is only counted, in the types that it says
+  // Scopes of causal attentions that get a KV cache (see cache_attention), slot 0 first; the graph keeps its other
+  // inputs and outputs. Not together with `cache`.
+  std::vector<std::string> cached_scopes{};
   std::set<std::string> disabled_patterns{};  // by user name; kNotFound for an unknown one
 #ifdef NDEBUG
   bool verify = false;  // after every pass

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "ir/verifier.h"
 #include "passes/assign_buffers.h"
+#include "passes/cache_attention.h"
 #include "passes/canonical/canonical.h"
 #include "passes/cse.h"
 #include "passes/dce.h"
@@ -46,6 +47,16 @@ NamedPass patterns_of(std::string name, std::string doc, PatternGroup group) {
   return {std::move(name), std::move(doc), std::move(run)};
 }
 
+void run_cache_attention(Graph& graph, std::string_view argument, MatchReport& /*report*/) {
+  std::vector<std::string> scopes;
+  while (!argument.empty()) {
+    const size_t comma = argument.find(',');
+    scopes.emplace_back(argument.substr(0, comma));
+    argument = comma == std::string_view::npos ? std::string_view() : argument.substr(comma + 1);
+  }
+  cache_attention(graph, scopes);
+}
+
 // Leaves the graph as it is; the plan goes to the log.
 void run_plan_memory(Graph& graph, std::string_view argument, MatchReport& /*report*/) {
   const BufferPlan plan = assign_buffers(graph, schedule(graph), parse_bindings(argument));
@@ -71,6 +82,9 @@ PassRegistry make_registry() {
   registry.add(patterns_of("fuse", "all fusions, by benefit", PatternGroup::kFusion));
   registry.add(plain("drop-padding", "padding masks and position inputs become constants", drop_padding));
   registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
+  registry.add({"cache-attention",
+                "attentions of these scopes get a KV cache: cache-attention=layers.0.attn,layers.1.attn",
+                run_cache_attention});
   registry.add(patterns_of("fuse-state", "fusions of the step graph, by benefit", PatternGroup::kState));
   registry.add(plain("schedule", "nodes stage by stage, in the order they run", apply_schedule));
   registry.add(

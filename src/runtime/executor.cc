@@ -96,11 +96,16 @@ void Executor::list_tasks(const Program& program, const Frame& frame) {
 
 Executor::Executor(ThreadTeam& team) : team_(team) {}
 
-void Executor::prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences) {
+void Executor::prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, int64_t slots) {
   fault_.store(false);
-  for (Frame::Item& item : frame.items) {
-    item.call.sequences = sequences;
-    item.call.fault = &fault_;
+  const size_t each = sequences.size() / static_cast<size_t>(slots);
+  for (size_t i = 0; i < frame.items.size(); ++i) {
+    const Node& node = *program.items()[i].node;
+    const bool apart = slots > 1 && node.op().has_state;
+    Call& call = frame.items[i].call;
+    call.sequences = apart ? sequences.subspan(each * static_cast<size_t>(node.attrs().integer("slot")), each)
+                           : sequences.first(each);
+    call.fault = &fault_;
   }
   reserve_scratch(program, frame);
   list_tasks(program, frame);
@@ -186,9 +191,10 @@ void Executor::label_items(const Program& program, const Frame& frame, Trace& tr
   }
 }
 
-void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace) {
+void Executor::run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace,
+                   int64_t slots) {
   if (trace != nullptr && !trace->enabled()) trace = nullptr;
-  prepare(program, frame, sequences);
+  prepare(program, frame, sequences, slots);
   if (trace != nullptr) label_items(program, frame, *trace);
   for (const Segment& segment : segments_) {
     if (segment.begin < segment.end) launch(program, frame, segment, trace);

@@ -24,7 +24,10 @@ class Executor {
   // and what they throw ends the run. `sequences` is the ragged step (empty without state). One run at a time. Throws
   // kInvalidArgument after the walk if a kernel met a value that it cannot take, such as an id outside its table; state
   // values are then undefined and the caller drops the step.
-  void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr);
+  // Where every slot of the cache has blocks and a length of its own, `slots` says how many there are: `sequences` then
+  // holds as many lists of one length, that of slot 0 first, and a node with state gets the list of its slot.
+  void run(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, Trace* trace = nullptr,
+           int64_t slots = 1);
 
   size_t scratch_bytes() const;
 
@@ -50,7 +53,7 @@ class Executor {
     std::vector<int> host_items;
   };
 
-  void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences);
+  void prepare(const Program& program, Frame& frame, std::span<const SequenceStep> sequences, int64_t slots);
   void reserve_scratch(const Program& program, Frame& frame);
   void add_task(const Kernel& kernel, const Call& call, int item, int phase);
   void list_tasks(const Program& program, const Frame& frame);
