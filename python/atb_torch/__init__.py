@@ -7,5 +7,6 @@ logits = fast(input_ids).logits
 """
 
 from atb_torch.compiler import CompiledModule, compile, import_module
+from atb_torch.kv_cache import KVCache
 
-__all__ = ["CompiledModule", "compile", "import_module"]
+__all__ = ["CompiledModule", "KVCache", "compile", "import_module"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-
 from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError
 from atb.generation import as_int
 from atb.graph import CompiledGraph
+
 from atb_torch.dtypes import NAMES
 
 
@@ -49,9 +49,7 @@ class KVCache:
         self._max_tokens = as_int(max_tokens, "max_tokens")
         self.dtype_name = dtype if isinstance(dtype, str) else NAMES.get(dtype, str(dtype))
         """The dtype as ATB calls it: "f32" or "bf16"."""
-        self._core = _core.KVCache(
-            self._num_layers, self._num_heads, self._head_dim, self._max_tokens, self.dtype_name
-        )
+        self._core = _core.KVCache(self._num_layers, self._num_heads, self._head_dim, self._max_tokens, self.dtype_name)
         self._owners: dict[int, tuple[object, list[int]]] = {}  # by id of the GraphOp, which is kept alive: its slots
         self._taken = 0
 

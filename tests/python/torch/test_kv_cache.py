@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`KVCache` on graphs in text form: chunks, forks, truncation, what is refused, copies, and what an exception leaves."""
+"""`KVCache` on graphs in text form: chunks, forks, truncation, what is refused, copies, what an exception leaves."""
 
 from __future__ import annotations
 
@@ -81,9 +81,7 @@ class Layer:
 
     def eager(self, x: torch.Tensor) -> torch.Tensor:
         """The same mathematics in plain PyTorch."""
-        q, k, v = (
-            (x @ self.weights[name].T).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2) for name in "qkv"
-        )
+        q, k, v = ((x @ self.weights[name].T).unflatten(-1, (HEADS, HEAD_DIM)).transpose(1, 2) for name in "qkv")
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + out.transpose(1, 2).flatten(-2) @ self.weights["o"].T
 
@@ -228,7 +226,7 @@ def test_another_shape_of_heads_names_both(layers: list[Layer]) -> None:
     for options in ({"num_layers": 0}, {"num_heads": -1}, {"head_dim": 1 << 40}, {"max_tokens": 0}):
         with pytest.raises(atb.InvalidArgumentError, match=r"\[kv\]"):
             KVCache(**{"num_layers": 1, "num_heads": 2, "head_dim": 2, "max_tokens": 2, **options})
-    with pytest.raises(atb.InvalidArgumentError, match="num_layers is 1.5"):
+    with pytest.raises(atb.InvalidArgumentError, match=r"num_layers is 1\.5"):
         KVCache(1.5, 2, 2, 2)  # type: ignore[arg-type]
 
 
