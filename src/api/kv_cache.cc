@@ -65,8 +65,7 @@ KvCache::Lock KvCache::lock() const {
 KvCache::Lock KvCache::lock_to_change(const char* what) const {
   Lock held = lock();
   require(!stepping_, Code::kFailedPrecondition, "[kv] ", what,
-          " of a cache during a call that appends to it; wait for "
-          "the call to end, or give each caller a cache of its own (fork)");
+          " while a call appends to the cache; wait for it to end, or give each caller a cache of its own (fork)");
   return held;
 }
 
@@ -188,7 +187,7 @@ void KvCache::give_up(std::span<const int64_t> slots, bool first) noexcept {
 
 KvCache::Step::Step(KvCache& cache, std::span<const int64_t> slots, int64_t batch, int64_t tokens)
     : cache_(cache), slots_(slots.begin(), slots.end()), tokens_(tokens) {
-  const Lock held = cache_.lock_to_change("a call");
+  const Lock held = cache_.lock_to_change("a second call");
   cache_.check_step(slots_, batch, tokens);
   first_ = cache_.batch_ == 0;
   try {

@@ -338,7 +338,7 @@ TEST(KvCache, ACallThatThrowsLeavesItAsItWas) {
   fails = false;
   inside = &cache;
   const std::vector<float> next = run(*graph, &cache, {0}, 2, 20, 3);
-  EXPECT_EQ(refusal.find("[kv] reset() of a cache during a call that appends to it"), 0u) << refusal;
+  EXPECT_EQ(refusal.find("[kv] reset() while a call appends to the cache; wait"), 0u) << refusal;
   inside = nullptr;
   expect_same_bits(next, run(*graph, &other, {0}, 2, 20, 3));
 }
