@@ -43,10 +43,10 @@ class KVCache:
         dtype: what keys and values are kept in, torch.float32 or torch.bfloat16 (rounded before every use, so results
             do not depend on how the tokens were cut into calls); halves are computed in float32 anyway.
         """
-        self._num_layers = as_int(num_layers, "num_layers")
-        self._num_heads = as_int(num_heads, "num_heads")
-        self._head_dim = as_int(head_dim, "head_dim")
-        self._max_tokens = as_int(max_tokens, "max_tokens")
+        self._num_layers = as_int(num_layers, "num_layers", "kv")
+        self._num_heads = as_int(num_heads, "num_heads", "kv")
+        self._head_dim = as_int(head_dim, "head_dim", "kv")
+        self._max_tokens = as_int(max_tokens, "max_tokens", "kv")
         self.dtype_name = dtype if isinstance(dtype, str) else NAMES.get(dtype, str(dtype))
         """The dtype as ATB calls it: "f32" or "bf16"."""
         self._core = _core.KVCache(self._num_layers, self._num_heads, self._head_dim, self._max_tokens, self.dtype_name)
@@ -80,7 +80,7 @@ class KVCache:
 
     def truncate(self, n: int) -> None:
         """Every slot keeps its first `n` tokens at most. Raises `atb.InvalidArgumentError` beyond the longest slot."""
-        self._core.truncate(as_int(n, "n"))
+        self._core.truncate(as_int(n, "n", "kv"))
 
     def reset(self) -> None:
         """Forgets all tokens, the batch size, and which GraphOp has which slot."""
