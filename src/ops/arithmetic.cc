@@ -46,7 +46,7 @@ std::vector<Type> infer_arithmetic(const InferArgs& args) {
 template <class Function>
 ReferenceKernel arithmetic_reference(Function function) {
   return reference_kernel([function](auto& call) {
-    reference_binary(call, function, [function](int64_t a, int64_t b) {
+    reference_binary(call, function, [&](int64_t a, int64_t b) {
       if constexpr (std::is_same_v<Function, Div>) {
         return int64_t{0};  // refused by the shape rule
       } else {
