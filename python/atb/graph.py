@@ -53,7 +53,7 @@ class Graph:
 
         constants: an array for each constant that the text gives no values of, by name without the `@`: any CPU array
             with `__dlpack__` or the buffer protocol, dense and of the declared dtype and shape. It is not copied, lives
-            as long as the graph and what was compiled from it, and must not be changed meanwhile.
+            as long as the graph and every compiled graph that reads it in place, and must not be changed meanwhile.
         Raises `atb.InvalidArgumentError` naming the line of the text, or the constant, that is wrong.
         """
         return cls(_core.Graph.parse(text, dict(constants or {})))

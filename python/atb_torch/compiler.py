@@ -21,6 +21,7 @@ from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, 
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.ones import same_at_one
+from atb_torch.releasing import release_parameters
 
 _MAX_VARIANTS = 8  # programs kept for one form of call; each has packed weights of its own
 _EXPORT = threading.RLock()  # torch.export traces for one thread at a time, whichever module
@@ -97,7 +98,7 @@ class CompiledModule(torch.nn.Module):
         self.module = model
         self._optimizer = optimizer
         self._release = release
-        self._released = False
+        self._released_by = ""  # the method whose program has taken the parameters
         self._threads = threads
         self._variants: dict[Any, list[Variant]] = {}
         self._last: Variant | None = None
@@ -140,19 +141,25 @@ class CompiledModule(torch.nn.Module):
 
     def _add(self, call: Call, variants: list[Variant]) -> Variant:
         """A program that is right for a call. One of other sizes than the call's is tried first: it serves more."""
-        if self._released:
-            unsupported("the parameters were released, and this call needs another program; compile without release")
-        variant = self._make(call, as_given=bool(variants))
-        variants.append(variant)
-        if not variant.accepts([leaf.tensor for leaf in call.leaves]):
-            variant = self._make(call, as_given=True)
-            variants.append(variant)
-        del variants[:-_MAX_VARIANTS]
+        self._require_parameters("this call needs another program")
+        made = [self._make(call, as_given=bool(variants))]
+        if not made[0].accepts([leaf.tensor for leaf in call.leaves]):
+            made.append(self._make(call, as_given=True))
         if self._release:
-            self._released = True
-            variant.decide_ones()
-            release_parameters(self.module)
-        return variant
+            for variant in made:
+                variant.decide_ones()
+            self._give_up_parameters("forward()", *(variant.entry for variant in made))
+        variants += made
+        del variants[:-_MAX_VARIANTS]
+        return made[-1]
+
+    def _require_parameters(self, why: str) -> None:
+        if self._released_by:
+            unsupported(f"{self._released_by} has released the parameters, and {why}; compile without release")
+
+    def _give_up_parameters(self, method: str, *others: torch.nn.Module) -> None:
+        self._released_by = method
+        release_parameters(self.module, *others)
 
     def _make(self, call: Call, as_given: bool) -> Variant:
         exported, imported = import_call(self.module, call, self._optimizer, as_given)
@@ -205,9 +212,10 @@ class CompiledModule(torch.nn.Module):
         check_mode(self.module)
         with self._lock:  # two callers make one engine
             if self._engine is None:
-                if self._released:
-                    unsupported("the parameters were released; generate() before forward(), or compile without release")
+                self._require_parameters("generate() needs a program of its own")
                 self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
+                if self._release:
+                    self._give_up_parameters("generate()")
         ends = decoder.end_token_ids(self.module)
         if eos_token_id is not None:
             ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
@@ -217,16 +225,6 @@ class CompiledModule(torch.nn.Module):
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""
         return self._latest().compiled.report()
-
-
-def release_parameters(model: torch.nn.Module) -> None:
-    """Replaces parameters by ones without data; those that modules share stay shared."""
-    empty: dict[int, torch.nn.Parameter] = {}
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                without_data = torch.nn.Parameter(torch.empty_like(parameter, device="meta"), requires_grad=False)
-                module._parameters[name] = empty.setdefault(id(parameter), without_data)
 
 
 def _with_signature(function: Any, model: torch.nn.Module) -> Any:
@@ -321,8 +319,9 @@ def compile(
     example_inputs: a tensor, a sequence of arguments, or a mapping of named ones, of any batch and length; without
         them the module is imported at the first call.
     optimizer: an `atb.GraphOptimizer` whose patterns run before ATB's own.
-    release: takes the parameters from the module once they are packed; it cannot be called itself afterwards. (Their
-        data still lives in the compiled graph, beside its packed form.)
+    release: takes the parameters from the module when the first program is made of it, by a call or by `generate`,
+        which then holds them in packed form alone. The module cannot be called itself afterwards, and there is no
+        second program. An error on the way leaves the module as it was.
     log_level: "debug" logs every pattern, matched or not, by layer.
     threads: workers; 0 takes what the affinity mask and the CPU quota allow.
     Raises `atb.UnsupportedError` with the reason for what cannot be compiled; operators without a lowering are listed

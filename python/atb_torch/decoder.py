@@ -14,27 +14,39 @@ from atb import Graph, _core
 from atb.errors import UnsupportedError
 
 from atb_torch.compiler import call_of, import_call
+from atb_torch.releasing import release_parameters
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
 
 
-def make_engine(model: torch.nn.Module, *, optimizer: Any = None, context: int | None = None, **options: Any) -> Any:
+def make_engine(
+    model: torch.nn.Module,
+    *,
+    optimizer: Any = None,
+    context: int | None = None,
+    release: bool = False,
+    **options: Any,
+) -> Any:
     """The native engine (`atb._core.Engine`) of a decoder with `forward(input_ids) -> logits`.
 
     The module is exported without cache and without mask; `insert_kv_cache` makes a ragged, incremental step of it, or
     refuses with the operator that mixes tokens. Parameters are shared, not copied.
     context: longest sequence; None takes what the module's configuration says.
+    release: the module gives its parameters up, even if there is an error later: each goes when it is packed.
     options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
-    _, imported = import_call(model, call, optimizer)
-    _require_no_kernels(imported.graph)
+    graph = import_call(model, call, optimizer)[1].graph
+    _require_no_kernels(graph)
+    if release:
+        release_parameters(model)
     return _core.Engine.from_graph(
-        imported.graph._core,
+        graph._core,
         context_length=context or context_length(model),
         bos_ids=_ids(_setting(model, "bos_token_id")),
         eos_ids=end_token_ids(model),
+        release=release,
         **options,
     )
 

@@ -14,7 +14,7 @@ from atb_torch.decoder import make_engine
 def open_engine(path: str, *, dtype: str = "auto", context: int = 0, **options: Any) -> Any:
     """The native engine of the causal language model in a directory, with the directory's dtype.
 
-    Needs transformers. The module is freed once its weights are packed; what the engine still reads (embeddings) stays.
+    Needs transformers. Each weight is freed as it is packed; what the engine reads in place (embeddings) stays.
     Raises `atb.UnsupportedError` for a model that cannot be imported or cached, with the operator and its module path.
     """
     try:
@@ -28,4 +28,4 @@ def open_engine(path: str, *, dtype: str = "auto", context: int = 0, **options: 
     except (OSError, ValueError) as error:
         raise NotFoundError(f"[model] transformers cannot load {path}: {error}") from error
     with torch.no_grad():
-        return make_engine(model.eval(), context=context or None, **options)
+        return make_engine(model.eval(), context=context or None, release=True, **options)

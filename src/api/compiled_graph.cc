@@ -54,7 +54,8 @@ void check_runnable(const Graph& graph) {
           " has state (a KV cache): graphs with state run as a LanguageModel");
   for (const Value* constant : graph.constants()) {
     require(!constant->constant()->absent(), Code::kFailedPrecondition, "[graph] ", graph.name(), ": constant ",
-            constant->name(), " : ", constant->type().str(), " has no data; give it when the graph is made");
+            constant->name(), " : ", constant->type().str(),
+            " has no data: none was given, or it was released once it was packed; make the graph again with it");
   }
   for (const Value* input : graph.inputs()) {
     require(input->rank() <= kMaxRank, Code::kUnsupported, "[graph] input ", input->name(), ": ", input->rank(),

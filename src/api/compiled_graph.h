@@ -55,7 +55,8 @@ void bind_constant(Graph& graph, const ConstantRef& constant);
 class CompiledGraph {
  public:
   // `graph` is a plain or optimized graph. kUnsupported for one that comes with state (that is LanguageModel's work),
-  // kFailedPrecondition if a constant has no data, kInvalidArgument if a symbol cannot be found from input shapes.
+  // kFailedPrecondition if a constant has no data (none was given, or it was released), kInvalidArgument if a symbol
+  // cannot be found from input shapes.
   // External nodes that are still there: kUnsupported for those without kernel, kFailedPrecondition for those whose
   // kernel is not there.
   explicit CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
@@ -74,7 +75,7 @@ class CompiledGraph {
   std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner = nullptr,
                           const CacheUse& use = {});
 
-  const Graph& graph() const;                     // as it runs, all patterns applied
+  const Graph& graph() const;  // as it runs, all patterns applied; without the bytes that were packed
   const std::vector<CachedSlot>& cached() const;  // its cached attentions, by slot
   const MatchReport& report() const;              // what the optimizer did
   int threads() const;

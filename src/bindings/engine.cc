@@ -16,6 +16,7 @@
 #include "ir/text.h"
 #include "models/model.h"
 #include "runtime/generate/engine.h"
+#include "runtime/source_release.h"
 
 namespace atb {
 namespace {
@@ -49,12 +50,15 @@ std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& 
 }
 
 // A cache-free decoder graph (ids [B, T] -> logits [B, T, V]) as a model; the graph is copied, its constants are
-// shared.
-std::unique_ptr<LanguageModel> from_graph(const Graph& graph, int64_t context_length, const Ids& bos_ids,
-                                          const Ids& eos_ids, const std::string& device, const std::string& precision,
-                                          int64_t threads, int64_t prefill_chunk, int64_t kv_tokens) {
-  const nb::gil_scoped_release release;
+// shared. release: they are taken from the graph, so that they go while they are packed; even if this fails later.
+std::unique_ptr<LanguageModel> from_graph(Graph& graph, int64_t context_length, const Ids& bos_ids, const Ids& eos_ids,
+                                          const std::string& device, const std::string& precision, int64_t threads,
+                                          int64_t prefill_chunk, int64_t kv_tokens, bool release) {
+  const nb::gil_scoped_release unlocked;
   LoadedModel model = model_of_graph(graph.clone(), context_length);
+  if (release) {
+    for (Value* constant : graph.constants()) release_constant(graph, constant);
+  }
   model.config.bos_ids = bos_ids;
   model.config.eos_ids = eos_ids;
   return LanguageModel::from_loaded(
@@ -202,7 +206,7 @@ void bind_engine(nb::module_& module) {
            nb::arg("kv_tokens") = 0)
       .def_static("from_graph", &from_graph, nb::arg("graph"), nb::arg("context_length"), nb::arg("bos_ids"),
                   nb::arg("eos_ids"), nb::arg("device") = "cpu", nb::arg("precision") = "auto", nb::arg("threads") = 0,
-                  nb::arg("prefill_chunk") = 0, nb::arg("kv_tokens") = 0)
+                  nb::arg("prefill_chunk") = 0, nb::arg("kv_tokens") = 0, nb::arg("release") = false)
       .def("submit", &submit, nb::arg("prompt_ids"), nb::arg("max_new_tokens"), nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
            nb::arg("ignore_eos") = false, nb::arg("stream") = 0)

@@ -143,7 +143,7 @@ const std::byte* Constant::row(int64_t index) const {
   const size_t i = segment_of(starts_, index);
   const Segment& segment = segments_[i];
   require(segment.storage != nullptr, Code::kFailedPrecondition, "[constant] ", name_,
-          ": has no data (made from a config alone); load the weights first");
+          ": has no data (made from a config alone, or released once it was packed); load the weights");
   const int64_t source = source_row(segment, index - starts_[i]);
   return segment.storage->bytes.data() + segment.offset + static_cast<size_t>(source) * row_bytes();
 }
@@ -159,7 +159,7 @@ void Constant::decode_row(int64_t index, float* out) const {
 
 std::vector<float> Constant::to_f32() const {
   require(!absent(), Code::kFailedPrecondition, "[constant] ", name_,
-          ": has no data (made from a config alone); load the weights first");
+          ": has no data (made from a config alone, or released once it was packed); load the weights");
   const int64_t rows = num_rows();
   const int64_t elems = row_elems();
   std::vector<float> values(static_cast<size_t>(rows * elems));

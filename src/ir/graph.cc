@@ -86,6 +86,7 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 
+// Leaves out constants that nothing uses, so that their bytes can go with the original.
 std::unique_ptr<Graph> Graph::clone() const {
   auto copy = std::make_unique<Graph>(name_);
   copy->storage_->names = storage_->names;
@@ -99,7 +100,13 @@ std::unique_ptr<Graph> Graph::clone() const {
     return twin[value] = copy->storage_->own(std::move(fresh));
   };
   for (const Value* input : inputs_) copy->inputs_.push_back(copy_value(input));
-  for (const auto& [id, value] : storage_->constants) copy->storage_->constants[id] = copy_value(value);
+  for (const auto& [id, value] : storage_->constants) {
+    if (value->uses_.empty() && !is_output(value)) {
+      copy->storage_->names.erase(value->name());
+    } else {
+      copy->storage_->constants[id] = copy_value(value);
+    }
+  }
   for (const Node* node : order_) {
     auto fresh = std::make_unique<Node>(*node);
     Node* raw = copy->storage_->own(std::move(fresh));
@@ -230,6 +237,7 @@ bool Graph::is_output(const Value* value) const {
   return std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end();
 }
 
+// A constant that another one replaces is let go: it stays as a value without data.
 void Graph::replace_all_uses(Value* from, Value* to) {
   if (from == to) return;
   require(from->type() == to->type(), Code::kInternal, "[graph] ", from->name(), ": ", from->type().str(),
@@ -240,6 +248,12 @@ void Graph::replace_all_uses(Value* from, Value* to) {
   }
   from->uses_.clear();
   std::replace(outputs_.begin(), outputs_.end(), from, to);
+  if (from->is_constant() && to->is_constant()) {
+    storage_->constants.erase(from->constant_->id());
+    from->constant_ =
+        Constant::absent(from->constant_->name(), from->type_.dtype, from->type_.encoding, from->constant_->shape());
+    storage_->constants.emplace(from->constant_->id(), from);
+  }
 }
 
 void Graph::set_input(Node* node, size_t index, Value* value) {

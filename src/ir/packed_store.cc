@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "core/thread_team.h"
 #include "ir/kernel.h"
+#include "ir/packed_requests.h"
 
 namespace atb {
 namespace {
@@ -21,7 +22,15 @@ AlignedBuffer checked_buffer(size_t bytes, const std::string& constant_name) {
   return AlignedBuffer(bytes, "weights");
 }
 
+thread_local PackedRequests* g_requests = nullptr;
+
 }  // namespace
+
+PackedRequests::PackedRequests() : outer_(std::exchange(g_requests, this)) {}
+PackedRequests::~PackedRequests() { g_requests = outer_; }
+void PackedRequests::record(uint64_t id) {
+  if (g_requests != nullptr) g_requests->ids_.insert(id);
+}
 
 struct PackedStore::Entry {
   std::shared_ptr<std::byte> data;
@@ -48,6 +57,7 @@ std::shared_ptr<const std::byte> PackedStore::get(
     const ConstantRef& constant, const std::string& layout, size_t bytes, int64_t units,
     const std::function<void(std::byte* dst, int64_t begin, int64_t end)>& pack) {
   require(constant != nullptr, Code::kInternal, "[weights] no constant to pack as ", layout);
+  PackedRequests::record(constant->id());
   // One form is packed at a time: the whole team works on it, and its source pages go before the next one's come.
   const std::lock_guard lock(mutex_);
   const auto key = std::make_pair(constant->id(), layout);
@@ -57,7 +67,7 @@ std::shared_ptr<const std::byte> PackedStore::get(
     return found->second->data;
   }
   require(!constant->absent(), Code::kFailedPrecondition, "[weights] ", constant->name(),
-          " has no data (the model was made from its config alone); load the weights to run it");
+          " has no data (made from a config alone, or released once it was packed); load the weights to run it");
   constant->check_readable();
   auto data = allocate(bytes, constant->name());
   if (team_ != nullptr && units > 1) {

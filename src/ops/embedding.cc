@@ -92,7 +92,7 @@ void register_op_embedding(OpRegistry& registry) {
     // The kernel writes f32: a table of halves whose rows shall be f32 is encoded, not of a half dtype.
     if (!table->is_constant() || table->type().dtype != DType::kF32) return nullptr;
     require(!table->constant()->absent(), Code::kFailedPrecondition, "[embedding] ", table->name(),
-            ": has no data (made from a config alone); load the weights first");
+            ": has no data (made from a config alone, or released once it was packed); load the weights");
     return std::make_unique<EmbeddingKernel>(table->constant());
   };
   registry.add(std::move(op));

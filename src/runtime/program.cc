@@ -8,6 +8,7 @@
 #include "ops/plugin_util.h"
 #include "runtime/dense_kernel.h"
 #include "runtime/fallback_kernel.h"
+#include "runtime/source_release.h"
 
 namespace atb {
 namespace {
@@ -37,14 +38,18 @@ void require_kernels(const Graph& graph, const HostKernels& kernels) {
 }  // namespace
 
 Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore& store, const ProgramOptions& options)
-    : graph_(std::move(graph)) {
+    : graph_(graph->clone()) {  // without constants that nothing uses
+  graph.reset();
   require_kernels(*graph_, options.host_kernels);
   schedule_ = atb::schedule(*graph_);
+  SourceRelease sources(*graph_);
   for (const auto& stage : schedule_.stages) {
     std::vector<int>& indices = stages_.emplace_back();
     for (const Node* node : stage) {
       indices.push_back(static_cast<int>(items_.size()));
+      const PackedRequests requests;
       add_item(*node, device, store, options);
+      sources.kernel_made(*node, requests);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -94,6 +95,51 @@ TEST(CompiledGraph, FusesAndRunsAnyLength) {
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-4f) << rows << " " << i;
   }
   EXPECT_EQ(compiled->plans(), 5);  // the length 2 came twice
+}
+
+// Shares `values` as arrays from outside do; `owner` tells whether somebody still has them.
+ConstantRef borrowed(const std::string& name, std::vector<int64_t> shape, std::vector<float> values,
+                     std::weak_ptr<const void>& owner) {
+  auto held = std::make_shared<const std::vector<float>>(std::move(values));
+  auto storage = std::make_shared<Storage>();
+  storage->bytes = std::as_bytes(std::span(*held));
+  storage->owner = held;
+  owner = held;
+  return Constant::from_storage(name, DType::kF32, nullptr, std::move(shape), std::move(storage), 0);
+}
+
+TEST(CompiledGraph, KeepsNoWeightBesideItsPackedForm) {
+  std::weak_ptr<const void> up, gate;
+  std::unique_ptr<Graph> graph = parse_graph(kGated);
+  bind_constant(*graph, borrowed("up", {5, 6}, ramp(30, 0.25f), up));
+  bind_constant(*graph, borrowed("gate", {5, 6}, ramp(30, -0.125f), gate));
+  CompiledGraph first(graph->clone(), {.threads = 1});
+  CompiledGraph second(std::move(graph), {.threads = 1});  // shares the constants, as long as there are any
+  EXPECT_TRUE(up.expired());
+  EXPECT_TRUE(gate.expired());
+  std::vector<float> x = ramp(12, 0.5f);
+  const std::vector<float> expected = values_of(gated()->run({{view_of(x, {2, 6})}})[0]);
+  EXPECT_EQ(values_of(first.run({{view_of(x, {2, 6})}})[0]), expected);
+  EXPECT_EQ(values_of(second.run({{view_of(x, {2, 6})}})[0]), expected);
+  try {
+    CompiledGraph again(second.graph().clone());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kFailedPrecondition);
+    EXPECT_NE(std::string(error.what()).find("it was released once it was packed"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CompiledGraph, AGraphThatCannotBeCompiledKeepsItsWeights) {
+  std::weak_ptr<const void> up;
+  std::unique_ptr<Graph> graph = parse_graph(kGated);
+  bind_constant(*graph, borrowed("up", {5, 6}, ramp(30, 0.25f), up));
+  EXPECT_THROW(CompiledGraph(graph->clone()), Error);  // there is no gate
+  EXPECT_FALSE(up.expired());
+  bind_constant(*graph, Constant::from_f32("gate", {5, 6}, ramp(30, -0.125f)));
+  std::vector<float> x = ramp(12, 0.5f);
+  EXPECT_EQ(values_of(CompiledGraph(std::move(graph), {.threads = 1}).run({{view_of(x, {2, 6})}})[0]),
+            values_of(gated()->run({{view_of(x, {2, 6})}})[0]));
 }
 
 TEST(CompiledGraph, HoldsFewPlans) {

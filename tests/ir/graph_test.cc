@@ -50,6 +50,39 @@ TEST(Graph, OneValuePerConstantHandle) {
   EXPECT_NE(graph.add_constant(w), graph.add_constant(absent("w", {4})));
 }
 
+TEST(Graph, ACloneLeavesOutConstantsThatNothingUses) {
+  Graph graph;
+  Builder b(graph);
+  Value* used = graph.add_constant(Constant::from_f32("used", {2}, std::vector<float>{1, 2}));
+  Value* returned = graph.add_constant(Constant::from_f32("returned", {2}, std::vector<float>{1, 2}));
+  const ConstantRef handle = Constant::from_f32("unused", {2}, std::vector<float>{3, 4});
+  graph.add_constant(handle);
+  graph.set_outputs({b("relu", {used}), returned});
+  const std::unique_ptr<Graph> copy = graph.clone();
+  EXPECT_EQ(print(*copy), print(graph));
+  verify(*copy, "clone");
+  EXPECT_EQ(handle.use_count(), 2);                         // the test's and the first graph's
+  EXPECT_EQ(copy->add_constant(handle)->name(), "unused");  // the name is free
+}
+
+TEST(Graph, AConstantThatAnotherOneReplacesIsLetGo) {
+  Graph graph;
+  Builder b(graph);
+  const ConstantRef old = Constant::from_f32("old", {2}, std::vector<float>{1, 2});
+  Value* from = graph.add_constant(old);
+  Value* to = graph.add_constant(absent("new", {2}));
+  graph.set_outputs({b("relu", {from})});
+  graph.replace_all_uses(from, to);
+  EXPECT_EQ(old.use_count(), 1);
+  verify(graph, "replace");
+  Value* again = graph.add_constant(old);
+  EXPECT_NE(again, from);
+  EXPECT_EQ(again->constant(), old);
+  graph.set_outputs({b("relu", {from})});  // whoever still has the value sees one without data
+  EXPECT_TRUE(from->constant()->absent());
+  verify(*graph.clone(), "clone");
+}
+
 TEST(Graph, FurtherOutputsAreNumbered) {
   Graph graph;
   Builder b(graph);

@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "core/thread_team.h"
 #include "ir/kernel.h"
+#include "ir/packed_requests.h"
 
 namespace atb {
 namespace {
@@ -124,6 +125,26 @@ TEST(PackedStore, AbsentConstantsAreRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kFailedPrecondition);
   }
+}
+
+TEST(PackedRequests, RecordsWhatThisThreadAsksForMeanwhile) {
+  PackedStore store;
+  const ConstantRef a = counting(2, 2), b = counting(2, 2), c = counting(2, 2);
+  store.f32(a);
+  const PackedRequests outer;
+  store.f32(b);
+  {
+    const PackedRequests inner;
+    store.f32(a);  // packed already, but asked for
+    std::thread([&] { store.f32(c); }).join();
+    EXPECT_TRUE(inner.contains(a->id()));
+    EXPECT_FALSE(inner.contains(b->id()));
+    EXPECT_FALSE(inner.contains(c->id()));
+  }
+  EXPECT_TRUE(outer.contains(b->id()));
+  EXPECT_FALSE(outer.contains(a->id()));
+  store.f32(c);
+  EXPECT_TRUE(outer.contains(c->id()));
 }
 
 TEST(PackedStore, AnyThreadMayAsk) {

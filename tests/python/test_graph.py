@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import weakref
 
 import atb
 import numpy as np
@@ -130,6 +131,36 @@ def test_optimize_tells_what_was_fused() -> None:
     assert compiled.report(16) == report
     x = np.ones((3, 7), np.float32)
     assert graph.compile()(x)[0].tolist() == compiled(x)[0].tolist()
+
+
+IN_PLACE = """
+graph @g(%x: f32[T, 20]) {
+  symbols T in [1, 9]
+  const @packed : f32[20, 20]
+  const @read : f32[20]
+  %y = linear(%x, @packed) : f32[T, 20]
+  %z = relu(%y) : f32[T, 20]
+  %s = mul(%z, @read) : f32[T, 20]
+  return %s
+}
+"""
+
+
+def test_an_array_lives_as_long_as_somebody_reads_it() -> None:
+    gone: list[str] = []
+    arrays = {"packed": np.ones((20, 20), np.float32), "read": np.arange(20, dtype=np.float32)}
+    for name in arrays:
+        weakref.finalize(arrays[name], gone.append, name)
+    graph = atb.Graph.parse(IN_PLACE, arrays)
+    del arrays
+    first, second = graph.compile(threads=1), graph.compile(threads=1)
+    assert gone == []
+    del graph
+    assert gone == ["packed"]
+    for run in (first, second):
+        assert np.array_equal(np.asarray(run(np.ones((2, 20), np.float32))[0])[1], np.arange(20) * 20)
+    del run, first, second
+    assert gone == ["packed", "read"]
 
 
 def test_calls_that_do_not_fit() -> None:
