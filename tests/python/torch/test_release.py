@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -62,6 +63,7 @@ def test_compile_keeps_the_tables_alone(family: str, changes: dict[str, Any], ta
     assert str(fast.report()) == str(kept.report())
     assert len(storages(twin)) == len(alive(storages(twin)))  # without release a module keeps what it has
     del fast
+    gc.collect()
     assert alive(memory) == set()
 
 
