@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from atb_torch.errors import unsupported
@@ -36,7 +37,7 @@ def keep_functions(model: torch.nn.Module, tensors: Sequence[Any]) -> torch.nn.M
         return model
     graph = copy.deepcopy(model.graph)
     kept = torch.fx.GraphModule(model, graph)
-    FakeTensorProp(kept).propagate(*tensors)
+    FakeTensorProp(kept, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*tensors)  # parameters are real
     for node in graph.nodes:
         if node.op == "call_function" and _is_users(node.target):
             _keep(node)
