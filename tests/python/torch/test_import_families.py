@@ -40,6 +40,17 @@ def test_logits_are_those_of_eager_and_the_documented_patterns_fire(family: str)
     assert actual == {column: documented[column] for column in actual}
 
 
+def test_gemma3_with_layers_of_both_kinds() -> None:
+    """Windowed and full layers have rotary tables of their own, which all layers of a kind share."""
+    kinds = ["sliding_attention", "full_attention"] * 2
+    model = families.model("gemma3", "sdpa", num_hidden_layers=4, layer_types=kinds)
+    ids = families.tokens(2, 33)
+    fast = atb_torch.compile(model, threads=1)
+    with torch.no_grad():
+        assert families.distance(fast(ids).logits, model(ids, use_cache=False).logits) < BOUND
+    assert families.reported(fast.report())["after"] == "12"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "attention"), families.CASES)
 def test_lengths_and_batches(family: str, attention: str) -> None:
