@@ -18,6 +18,7 @@ from atb import _core
 from atb_torch.checks import check_arguments, check_mode, check_module, check_unshared, plain
 from atb_torch.errors import unsupported
 from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, export, take_apart
+from atb_torch.freshness import Snapshot
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.ones import same_at_one
@@ -72,6 +73,10 @@ class Variant:
                 state.copy_(result)
         return self.outputs.rebuild(results[:count])
 
+    def written(self) -> list[torch.Tensor]:
+        """The buffers and other tensors of the module that it writes to."""
+        return [self._tensor_of(state, ()) for state in self.states if state.argument < 0]
+
     def _tensor_of(self, state: State, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         if state.argument < 0:
             tensor = self.entry.get_buffer(state.buffer) if state.buffer else state.tensor
@@ -103,20 +108,21 @@ class CompiledModule(torch.nn.Module):
         self._variants: dict[Any, list[Variant]] = {}
         self._last: Variant | None = None
         self._engine: Any = None  # of generate(), made when first needed
+        self._snapshot: Snapshot | None = None  # of the module that the programs and the engine were made of
         self._lock = threading.Lock()
         self.forward = _with_signature(self._forward, model)
         self.training = False  # some modules, of exported programs, forbid eval()
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles hold the module, and compile it again at their first call."""
-        if self._released:
+        if self._released_by:
             unsupported("the parameters were released, so that there is nothing to copy; compile without release")
-        left_out = ("forward", "_variants", "_last", "_engine", "_lock")
+        left_out = ("forward", "_variants", "_last", "_engine", "_snapshot", "_lock")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._variants, self._last, self._engine = {}, None, None
+        self._variants, self._last, self._engine, self._snapshot = {}, None, None, None
         self._lock = threading.Lock()
         self.forward = _with_signature(self._forward, self.module)
 
@@ -130,6 +136,7 @@ class CompiledModule(torch.nn.Module):
         """The program for a call, made now if there is none."""
         tensors = [leaf.tensor for leaf in call.leaves]
         with self._lock:
+            self._forget_if_changed()
             variants = self._variants.get(call.key, [])
             self._last = next((variant for variant in variants if variant.accepts(tensors)), None)
             if self._last is None:
@@ -137,6 +144,7 @@ class CompiledModule(torch.nn.Module):
                 self._variants[call.key] = variants
                 while len(self._variants) > _MAX_FORMS:
                     del self._variants[next(iter(self._variants))]
+                self._remember()
             return self._last
 
     def _add(self, call: Call, variants: list[Variant]) -> Variant:
@@ -152,6 +160,16 @@ class CompiledModule(torch.nn.Module):
         variants += made
         del variants[:-_MAX_VARIANTS]
         return made[-1]
+
+    def _forget_if_changed(self) -> None:
+        """Drops what was packed from weights that are others now; it is made anew when needed."""
+        if self._snapshot is not None and not self._snapshot.holds():
+            self._variants, self._last, self._engine, self._snapshot = {}, None, None, None
+
+    def _remember(self) -> None:
+        """Notes what everything that is kept was made of."""
+        if not self._released_by:  # else nothing can be made anew
+            self._snapshot = Snapshot(self.module, (held for kept in self.variants for held in kept.written()))
 
     def _require_parameters(self, why: str) -> None:
         if self._released_by:
@@ -211,16 +229,19 @@ class CompiledModule(torch.nn.Module):
 
         check_mode(self.module)
         with self._lock:  # two callers make one engine
+            self._forget_if_changed()
             if self._engine is None:
                 self._require_parameters("generate() needs a program of its own")
                 self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
                 if self._release:
                     self._give_up_parameters("generate()")
+                self._remember()
+            engine = self._engine
         ends = decoder.end_token_ids(self.module)
         if eos_token_id is not None:
             ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
         fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
-        return generate(self._engine, input_ids, attention_mask, eos_token_ids=ends, pad_token_id=fill, **options)
+        return generate(engine, input_ids, attention_mask, eos_token_ids=ends, pad_token_id=fill, **options)
 
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""
