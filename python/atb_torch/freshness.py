@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,23 +16,29 @@ class Snapshot:
     def __init__(self, module: torch.nn.Module, written: Iterable[torch.Tensor] = ()) -> None:
         """written: buffers that the module itself changes, which programs take as they are at each call."""
         left_out = {id(tensor) for tensor in written}
-        self._tensors: list[tuple[dict[str, Any], str, torch.Tensor, int, int]] = []
+        self._tensors: list[tuple[dict[str, Any], str, weakref.ref[torch.Tensor], int, int]] = []
         self._parts: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for part in module.modules():
             self._parts.append((part._modules, dict(part._modules)))
             for owner in (part._parameters, part._buffers):
                 self._tensors += [
-                    (owner, name, tensor, _version(tensor), _address(tensor))
+                    (owner, name, weakref.ref(tensor), _version(tensor), _address(tensor))
                     for name, tensor in owner.items()
-                    if tensor is not None and id(tensor) not in left_out
+                    if tensor is not None and not tensor.is_meta and id(tensor) not in left_out
                 ]
 
     def holds(self) -> bool:
-        """Whether nothing was replaced, assigned, moved or written to since."""
+        """Whether nothing was replaced, assigned, moved or written to since; what was released does not count."""
         return all(
-            owner.get(name) is tensor and _version(tensor) == version and _address(tensor) == address
+            _is_same(owner.get(name), tensor(), version, address)
             for owner, name, tensor, version, address in self._tensors
         ) and all(now == then for now, then in self._parts)
+
+
+def _is_same(now: torch.Tensor | None, then: torch.Tensor | None, version: int, address: int) -> bool:
+    if now is None:
+        return False
+    return now.is_meta or (now is then and _version(now) == version and _address(now) == address)
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -40,4 +47,4 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _address(tensor: torch.Tensor) -> int:
     """Where the data lies: `.to()` and `.data =` exchange it within the same tensor."""
-    return 0 if tensor.is_meta else tensor.data_ptr()
+    return tensor.data_ptr()
