@@ -14,12 +14,19 @@ const std::vector<std::string> kAddNormFlaws = {
 
 namespace {
 
+// Of [batch, tokens, width] also once passes read what broadcasts as it was before.
+Value* whole_stream(Sketch& sketch, int64_t width) {
+  Value* value = stream(sketch, width);
+  const bool broadcasts = value->producer() != nullptr && value->producer()->is("broadcast");
+  return broadcasts ? private_stream(sketch, width) : value;
+}
+
 // The second operand of the sum.
 Value* sublayer(Sketch& sketch, std::string_view flaw, int64_t width) {
   if (flaw == "operand that broadcasts") return sketch.input(DType::kF32, {sketch.tokens(), Dim(width)});
   if (sketch.random().chance(0.1)) return sketch.input(DType::kF16, {sketch.batch(), sketch.tokens(), Dim(width)});
   if (sketch.random().chance(0.7)) return project(sketch, stream(sketch, 5), width, sketch.random().chance(0.5));
-  return stream(sketch, width);
+  return whole_stream(sketch, width);
 }
 
 }  // namespace
@@ -28,7 +35,7 @@ Plant plant_add_norm(Sketch& sketch, std::string_view flaw) {
   const int64_t width = flaw == "norm over another axis"
                             ? 2 * sketch.random().between(2, 8)
                             : sketch.random().pick(std::vector<int64_t>{3, 4, 7, 8, 16, 17});
-  std::vector<Value*> operands = {stream(sketch, width), sublayer(sketch, flaw, width)};
+  std::vector<Value*> operands = {whole_stream(sketch, width), sublayer(sketch, flaw, width)};
   // The type of a sum is its first operand's.
   if (is_f32(*operands[1]) && sketch.random().chance(0.3)) std::swap(operands[0], operands[1]);
   Value* sum = sketch.value(flaw == "difference for a sum" ? "sub" : "add", operands);
