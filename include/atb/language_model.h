@@ -26,6 +26,7 @@ struct LanguageModelOptions {
   int64_t prefill_chunk = 0;       // prompt tokens a step; 0: chosen by the engine
   int64_t context_length = 0;      // 0: the model's; otherwise at most that
   int64_t kv_tokens = 0;           // tokens that the cache holds for all requests together; 0: chosen by the engine
+  int64_t opt_level = 3;           // 0, 1: canonical, for a cache needs that much; 2: fused; 3: planned
 };
 
 struct LanguageModelInfo {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Types of the native module. Generated from it: `make stubs` writes this file again.
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 
@@ -128,7 +128,7 @@ class Graph:
     def optimize_json(self, tokens: int, earlier: PatternLog) -> str:
         """Rewrites the graph; the JSON of `atb explain`."""
 
-    def compile(self, threads: int, precision: str, device: str, kernels: dict[str, Any], earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32') -> CompiledGraph: ...
+    def compile(self, threads: int, precision: str, device: str, kernels: dict[str, Any], earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32', opt_level: int = 3) -> CompiledGraph: ...
 
     def nodes(self) -> list[tuple[Any, ...]]:
         """
@@ -215,16 +215,21 @@ class GraphBuilder:
 
     def node(self, op: str, inputs: Sequence[BuilderValue | None], attrs: dict[str, Any], name: str = '', layer: int = -1, scope: str = '') -> list[BuilderValue]: ...
 
+    def splice(self, body: Graph, inputs: Sequence[BuilderValue], constants: Mapping[str, BuilderValue], layer: int = -1, scope: str = '') -> list[BuilderValue]:
+        """
+        Puts a graph over symbols of its own into this one: its outputs. Constants that are not given come along.
+        """
+
     def set_outputs(self, values: Sequence[BuilderValue], names: Sequence[str]) -> None: ...
 
     def finish(self) -> Graph:
         """The verified graph; the builder cannot be used afterwards."""
 
 class Engine:
-    def __init__(self, path: str, device: str = 'cpu', dtype: str = 'auto', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, context: int = 0, kv_tokens: int = 0) -> None: ...
+    def __init__(self, path: str, device: str = 'cpu', dtype: str = 'auto', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, context: int = 0, kv_tokens: int = 0, opt_level: int = 3) -> None: ...
 
     @staticmethod
-    def from_graph(graph: Graph, context_length: int, bos_ids: Sequence[int], eos_ids: Sequence[int], device: str = 'cpu', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, kv_tokens: int = 0, release: bool = False) -> Engine: ...
+    def from_graph(graph: Graph, context_length: int, bos_ids: Sequence[int], eos_ids: Sequence[int], device: str = 'cpu', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, kv_tokens: int = 0, release: bool = False, opt_level: int = 3) -> Engine: ...
 
     def submit(self, prompt_ids: Sequence[int], max_new_tokens: int, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0, stop_token_ids: Sequence[int] | None = None, ignore_eos: bool = False, stream: int = 0) -> int: ...
 

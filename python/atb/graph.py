@@ -111,6 +111,7 @@ class Graph:
         device: str = "cpu",
         cached: Sequence[str] = (),
         kv_dtype: str = "f32",
+        opt_level: int = 3,
     ) -> CompiledGraph:
         """Makes the graph callable; it is optimized on a copy, and this graph stays as it is.
 
@@ -118,11 +119,20 @@ class Graph:
         precision: "exact", "fast", or "auto" (fast only where a constant is quantized).
         cached: scopes of causal attentions that append to a KV cache and read from it, slot 0 first; the compiled graph
             is called by `run_cached`. kv_dtype: what that cache holds, "f32" or "bf16".
+        opt_level: 0 as written; 1 canonical form and folding; 2 fusions too; 3 independent nodes side by side, and
+            buffers that share memory, too. 0, 1 and 2 differ by rounding; 2 and 3 give equal bits.
         Raises `atb.UnsupportedError` for a graph with state, `atb.FailedPreconditionError` if a constant has no data.
         """
         kernels = {name: self._adapted(kernel) for name, kernel in self.kernels.items()}
         core = self._core.compile(
-            as_int(threads, "threads", "graph"), precision, device, kernels, self._log, list(cached), kv_dtype
+            as_int(threads, "threads", "graph"),
+            precision,
+            device,
+            kernels,
+            self._log,
+            list(cached),
+            kv_dtype,
+            as_int(opt_level, "opt_level", "graph"),
         )
         return CompiledGraph(core, self.name)
 

@@ -34,6 +34,7 @@ class LLM:
         context: int | None = None,
         kv_tokens: int | None = None,
         frontend: str = "native",
+        opt_level: int = 3,
     ) -> None:
         """Loads a Hugging Face directory, a .gguf file, or a model of the local Hugging Face cache by its hub name.
 
@@ -45,6 +46,7 @@ class LLM:
         kv_tokens: tokens that the key/value cache holds for all sequences together; None lets the engine choose.
         frontend: "native" reads the files itself, for the families that ATB knows; "torch" takes any causal language
             model of a Hugging Face directory through transformers and `torch.export` (needs both installed).
+        opt_level: how far the graph is optimized, as for `Graph.compile`; a cache needs canonical form, so 0 is 1.
         Raises `atb.Error` (see `atb.errors`) with one line that says where, what and what to do.
         """
         if log_level is not None:
@@ -59,6 +61,7 @@ class LLM:
             prefill_chunk=as_int(prefill_chunk or 0, "prefill_chunk", "model"),
             context=as_int(context or 0, "context", "model"),
             kv_tokens=as_int(kv_tokens or 0, "kv_tokens", "model"),
+            opt_level=as_int(opt_level, "opt_level", "model"),
         )
         self._info: dict[str, Any] = self._open_engine.info()
         self._tokenizer: Tokenizer | None = None

@@ -17,7 +17,7 @@ class Report(dict[str, Any]):
 
     Keys: layers, tokens, kernels_per_layer and bytes_per_layer (before, after), patterns (name, layers_matched,
     kernels_per_layer, bytes_per_layer; cumulative, in the order applied), not_matched (pattern, layer, node,
-    constraint, actual, expected).
+    constraint, actual, expected), stages (layer, total, side_by_side, drawn: which nodes run side by side).
     """
 
     def __init__(self, facts: dict[str, Any], title: str = "") -> None:
@@ -25,6 +25,7 @@ class Report(dict[str, Any]):
         super().__init__(facts)
         self.sketch: dict[str, Any] = self.pop("sketch", {"layer": -1, "before": [], "after": []})
         """The layer in the middle, before and after: nodes with name, op, inputs, bytes, view."""
+        self.setdefault("stages", {"layer": -1, "total": 0, "side_by_side": 0, "drawn": []})
         self.title = title
 
     @classmethod
@@ -33,12 +34,12 @@ class Report(dict[str, Any]):
         return cls(json.loads(text), title)
 
     def __str__(self) -> str:
-        """The table, and a line for each miss."""
+        """The table, a line for each miss, and the stages."""
         return self.text()
 
     def text(self, width: int | None = WIDTH) -> str:
         """The same for a terminal: width None."""
-        return "\n".join([self.headline(), table_text(COLUMNS, self.rows(), width), *self.misses()])
+        return "\n".join([self.headline(), table_text(COLUMNS, self.rows(), width), *self.misses(), *self.stages()])
 
     def headline(self) -> str:
         """What the table is about."""
@@ -64,6 +65,25 @@ class Report(dict[str, Any]):
             f" found {miss['actual']}, needs {miss['expected']}"
             for miss in self["not_matched"]
         ]
+
+    def stages_headline(self) -> str:
+        """What the stages are of."""
+        stages = self["stages"]
+        what = "the graph" if stages["layer"] < 0 else f"layer {stages['layer']}"
+        return (
+            f"Stages of {what}, in the order they run ({stages['total']} in all, {stages['side_by_side']} with several"
+            " nodes side by side)"
+        )
+
+    def stages(self, most: int = 60) -> list[str]:
+        """A line for each stage of the layer, with the nodes that run side by side in it."""
+        drawn = self["stages"]["drawn"]
+        lines = [
+            f"{stage['stage']:>4}  " + "  |  ".join(f"{node['op']} {node['name']}" for node in stage["nodes"])
+            for stage in drawn[:most]
+        ]
+        more = [f"      and {len(drawn) - most} more"] if len(drawn) > most else []
+        return [self.stages_headline() + ":", *lines, *more] if drawn else []
 
     def html(self, path: str | Path) -> None:
         """Writes one page that needs nothing else: a layer before and after as a picture, the table, the misses."""

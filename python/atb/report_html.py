@@ -32,6 +32,9 @@ figcaption { margin-bottom: .5rem; font-weight: 600; }
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--fg); }
 svg .name, svg .outside text { font-size: 11px; fill: var(--dim); } svg .edge { fill: none; stroke: var(--wire); }
 svg rect { fill: var(--soft); stroke: var(--line); } svg .fused rect { fill: var(--new); }
+.stages td { padding: .2rem .4rem; } .stages .beside .node { background: var(--new); }
+.stages .node { display: inline-block; background: var(--soft); border: 1px solid var(--line); border-radius: 5px;
+  margin: .1rem .3rem; padding: 0 .5rem; }
 svg .view rect { fill: none; stroke-dasharray: 3 3; } svg .outside rect { fill: none; stroke: none; }
 @media print { body { max-width: none; margin: 0; } }
 """
@@ -51,7 +54,7 @@ def page(report: Report) -> str:
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
         f"<h2>{escape(report.headline())}</h2>\n{_table(COLUMNS, report.rows())}\n"
-        f"<h2>What did not match</h2>\n{_misses(report)}\n"
+        f"{_stages(report)}\n<h2>What did not match</h2>\n{_misses(report)}\n"
         f"<h2>{escape(_what(report))}, before and after</h2>\n{LEGEND}\n{_pictures(report)}\n</body>\n</html>\n"
     )
 
@@ -73,6 +76,20 @@ def _pictures(report: Report) -> str:
         picture = draw(nodes, fused, f"{_what(report)} {when}")
         figures.append(f"<figure><figcaption>{escape(caption)}</figcaption>{picture}</figure>")
     return '<div class="pictures">' + "\n".join(figures) + "</div>"
+
+
+def _stages(report: Report) -> str:
+    """A row for each stage; nodes that run side by side stand beside each other."""
+    rows = []
+    for stage in report["stages"]["drawn"]:
+        nodes = "".join(
+            f'<span class="node" title="{escape(node["name"])}">{escape(node["op"])}</span>' for node in stage["nodes"]
+        )
+        kind = ' class="beside"' if len(stage["nodes"]) > 1 else ""
+        rows.append(f'<tr{kind}><td class="number">{stage["stage"]}</td><td>{nodes}</td></tr>')
+    if not rows:
+        return ""
+    return f'<h2>{escape(report.stages_headline())}</h2>\n<table class="stages">\n' + "\n".join(rows) + "\n</table>"
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:

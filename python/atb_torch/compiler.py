@@ -22,7 +22,9 @@ from atb_torch.freshness import Snapshot
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.ones import same_at_one
+from atb_torch.options import as_level, note_unbuilt, set_mode
 from atb_torch.releasing import release_parameters
+from atb_torch.stopping import Stop, StopRule
 
 _MAX_VARIANTS = 8  # programs kept for one form of call; each has packed weights of its own
 _EXPORT = threading.RLock()  # torch.export traces for one thread at a time, whichever module
@@ -95,7 +97,13 @@ class CompiledModule(torch.nn.Module):
     """
 
     def __init__(
-        self, model: torch.nn.Module, *, optimizer: Any = None, release: bool = False, threads: int = 0
+        self,
+        model: torch.nn.Module,
+        *,
+        optimizer: Any = None,
+        release: bool = False,
+        threads: int = 0,
+        opt_level: int = 3,
     ) -> None:
         """Users call `atb_torch.compile`."""
         super().__init__()
@@ -104,7 +112,7 @@ class CompiledModule(torch.nn.Module):
         self._optimizer = optimizer
         self._release = release
         self._released_by = ""  # the method whose program has taken the parameters
-        self._threads = threads
+        self._options: dict[str, Any] = {"threads": threads, "opt_level": opt_level}
         self._variants: dict[Any, list[Variant]] = {}
         self._last: Variant | None = None
         self._engine: Any = None  # of generate(), made when first needed
@@ -183,7 +191,7 @@ class CompiledModule(torch.nn.Module):
         exported, imported = import_call(self.module, call, self._optimizer, as_given)
         assert exported.entry is not None
         return Variant(
-            compiled=imported.graph.compile(threads=self._threads),
+            compiled=imported.graph.compile(**self._options),
             entry=exported.entry,
             outputs=exported.outputs,
             arguments=imported.arguments,
@@ -191,6 +199,15 @@ class CompiledModule(torch.nn.Module):
             guards=imported.guards,
             sizes=imported.guards.bind(exported.examples) or {},
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """What the module has and this one has not, as its configuration or its cache."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):  # how copies and the like ask for what a class can do
+                raise
+            return getattr(super().__getattr__("module"), name)
 
     @property
     def variants(self) -> list[Variant]:
@@ -216,12 +233,19 @@ class CompiledModule(torch.nn.Module):
         *,
         eos_token_id: int | Sequence[int] | None = None,
         pad_token_id: int | None = None,
+        stop: Stop | None = None,
+        streamer: Any = None,
+        tokenizer: Any = None,
         **options: Any,
     ) -> torch.Tensor:
         """Continues each row of `input_ids` [B, T], step by step with a key/value cache; see `generation.generate`.
 
-        attention_mask: zero where a row is padded; positions count from a row's first token.
+        attention_mask: zero where a row is padded; positions count from a row's first token. Without it the model's
+            padding token marks padding, unless it is an end token too.
         eos_token_id, pad_token_id: by default the model's own; an empty sequence of end tokens generates through all.
+        stop: what else ends a row and stays in it: a string, token ids in a row, or a list of such; strings need
+            `tokenizer`, anything that decodes ids.
+        streamer: gets the prompt and then each token as it is chosen, as transformers' TextStreamer; for one row.
         options: max_new_tokens, temperature (0: greedy), top_k, top_p, seed.
         """
         from atb_torch import decoder
@@ -232,7 +256,7 @@ class CompiledModule(torch.nn.Module):
             self._forget_if_changed()
             if self._engine is None:
                 self._require_parameters("generate() needs a program of its own")
-                self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, threads=self._threads)
+                self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, **self._options)
                 if self._release:
                     self._give_up_parameters("generate()")
                 self._remember()
@@ -241,7 +265,8 @@ class CompiledModule(torch.nn.Module):
         if eos_token_id is not None:
             ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
         fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
-        return generate(engine, input_ids, attention_mask, eos_token_ids=ends, pad_token_id=fill, **options)
+        rule = StopRule(ends, stop, tokenizer)
+        return generate(engine, input_ids, attention_mask, rule=rule, pad_token_id=fill, streamer=streamer, **options)
 
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""
@@ -333,6 +358,10 @@ def compile(
     release: bool = False,
     log_level: str | None = None,
     threads: int = 0,
+    mode: str | None = None,
+    opt_level: int = 3,
+    enable_prefix_caching: bool = False,
+    enable_speculative: bool = False,
 ) -> CompiledModule:
     """Makes a module fast: exported, fused, planned and run by ATB, on the CPU.
 
@@ -345,13 +374,21 @@ def compile(
         second program. An error on the way leaves the module as it was.
     log_level: "debug" logs every pattern, matched or not, by layer.
     threads: workers; 0 takes what the affinity mask and the CPU quota allow.
+    mode: "infer", the only one, puts the module into eval mode; None takes it as it is, and refuses training mode.
+    opt_level: 0 as written; 1 canonical form and folding; 2 fusions too; 3 independent nodes side by side, and buffers
+        that share memory, too.
+    enable_prefix_caching, enable_speculative: not built yet: the model runs without, and says so once.
     Raises `atb.UnsupportedError` with the reason for what cannot be compiled; operators without a lowering are listed
     all at once with the modules that call them.
     """
+    note_unbuilt(enable_prefix_caching, enable_speculative)
     if log_level is not None:
         _core.set_log_level(log_level)
     module = as_module(model)
-    compiled = CompiledModule(module, optimizer=optimizer, release=release, threads=threads)
+    set_mode(module, mode)
+    compiled = CompiledModule(
+        module, optimizer=optimizer, release=release, threads=threads, opt_level=as_level(opt_level)
+    )
     call = example_call(model, module, example_inputs)
     if call is not None:
         compiled.prepare(call)

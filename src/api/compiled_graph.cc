@@ -139,8 +139,10 @@ void bind_constant(Graph& graph, const ConstantRef& constant) {
 struct CompiledGraph::Impl {
   Impl(std::unique_ptr<Graph> graph, const CompileOptions& options)
       : precision(precision_named(options.precision, default_precision(*graph), "graph")),
+        level(opt_level(options.opt_level, "graph")),
         report((check_runnable(*graph),
-                joined(options.earlier, optimize(*graph, {.cache = false, .cached_scopes = options.cached})))),
+                joined(options.earlier,
+                       optimize(*graph, {.cache = false, .cached_scopes = options.cached, .level = level})))),
         cached(cached_slots(*graph)),
         kv_layout(cache_layout(cached, options.kv_dtype)),
         team(options.threads),
@@ -149,7 +151,8 @@ struct CompiledGraph::Impl {
                 {.precision = precision,
                  .kv = kv_layout ? &*kv_layout : nullptr,
                  .strided_inputs = true,
-                 .host_kernels = options.host_kernels}),
+                 .host_kernels = options.host_kernels,
+                 .level = level}),
         executor(team) {}
 
   // The plan of these sizes, moved to the front.
@@ -267,6 +270,7 @@ struct CompiledGraph::Impl {
 
   const pid_t process = getpid();
   const Precision precision;
+  const OptLevel level;
   const MatchReport report;
   const std::vector<CachedSlot> cached;
   const std::optional<KvLayout> kv_layout;

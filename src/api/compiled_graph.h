@@ -39,6 +39,7 @@ struct CompileOptions {
   // the dtype of that cache.
   std::vector<std::string> cached{};
   DType kv_dtype = DType::kF32;
+  int64_t opt_level = 3;  // 0 as written, 1 canonical, 2 fused, 3 planned; see passes/opt_level.h
 };
 
 // The cache of one call: the attention of slot i of the graph appends to slots[i] of the cache.

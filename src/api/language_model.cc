@@ -103,12 +103,14 @@ std::unique_ptr<LanguageModel> LanguageModel::from_loaded(LoadedModel model, con
   info.stop_token_ids.assign(model.config.eos_ids.begin(), model.config.eos_ids.end());
   info.weight_bytes = model.weight_bytes;
 
-  impl->report = optimize(*model.graph);
+  const OptLevel level = opt_level(options.opt_level, "model");
+  impl->report = optimize(*model.graph, {.level = level});
   info.weight_bytes_per_token = weight_bytes_per_step(*model.graph);
   info.flops_per_token = flops_per_token(*model.graph);
   EngineOptions engine;
   engine.session.threads = options.threads;
   engine.session.precision = precision;
+  engine.session.level = level;
   engine.context_length = info.context_length;
   engine.prefill_chunk = options.prefill_chunk;
   engine.kv_tokens = options.kv_tokens;

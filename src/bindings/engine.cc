@@ -43,17 +43,17 @@ std::vector<int32_t> narrow(const Ids& ids, int64_t vocab) {
 
 std::unique_ptr<LanguageModel> open(const std::string& path, const std::string& device, const std::string& dtype,
                                     const std::string& precision, int64_t threads, int64_t prefill_chunk,
-                                    int64_t context, int64_t kv_tokens) {
+                                    int64_t context, int64_t kv_tokens, int64_t opt_level) {
   const nb::gil_scoped_release release;
-  return LanguageModel::open(path,
-                             {device, dtype, precision, thread_count(threads), prefill_chunk, context, kv_tokens});
+  return LanguageModel::open(
+      path, {device, dtype, precision, thread_count(threads), prefill_chunk, context, kv_tokens, opt_level});
 }
 
 // A cache-free decoder graph (ids [B, T] -> logits [B, T, V]) as a model; the graph is copied, its constants are
 // shared. release: they are taken from the graph, so that they go while they are packed; even if this fails later.
 std::unique_ptr<LanguageModel> from_graph(Graph& graph, int64_t context_length, const Ids& bos_ids, const Ids& eos_ids,
                                           const std::string& device, const std::string& precision, int64_t threads,
-                                          int64_t prefill_chunk, int64_t kv_tokens, bool release) {
+                                          int64_t prefill_chunk, int64_t kv_tokens, bool release, int64_t opt_level) {
   const nb::gil_scoped_release unlocked;
   LoadedModel model = model_of_graph(graph.clone(), context_length);
   if (release) {
@@ -61,8 +61,8 @@ std::unique_ptr<LanguageModel> from_graph(Graph& graph, int64_t context_length, 
   }
   model.config.bos_ids = bos_ids;
   model.config.eos_ids = eos_ids;
-  return LanguageModel::from_loaded(
-      std::move(model), {device, "auto", precision, thread_count(threads), prefill_chunk, context_length, kv_tokens});
+  return LanguageModel::from_loaded(std::move(model), {device, "auto", precision, thread_count(threads), prefill_chunk,
+                                                       context_length, kv_tokens, opt_level});
 }
 
 int64_t submit(LanguageModel& model, const Ids& prompt, int64_t max_new_tokens, double temperature, int64_t top_k,
@@ -203,10 +203,11 @@ void bind_engine(nb::module_& module) {
   nb::class_<LanguageModel>(module, "Engine")
       .def(nb::new_(&open), nb::arg("path"), nb::arg("device") = "cpu", nb::arg("dtype") = "auto",
            nb::arg("precision") = "auto", nb::arg("threads") = 0, nb::arg("prefill_chunk") = 0, nb::arg("context") = 0,
-           nb::arg("kv_tokens") = 0)
+           nb::arg("kv_tokens") = 0, nb::arg("opt_level") = 3)
       .def_static("from_graph", &from_graph, nb::arg("graph"), nb::arg("context_length"), nb::arg("bos_ids"),
                   nb::arg("eos_ids"), nb::arg("device") = "cpu", nb::arg("precision") = "auto", nb::arg("threads") = 0,
-                  nb::arg("prefill_chunk") = 0, nb::arg("kv_tokens") = 0, nb::arg("release") = false)
+                  nb::arg("prefill_chunk") = 0, nb::arg("kv_tokens") = 0, nb::arg("release") = false,
+                  nb::arg("opt_level") = 3)
       .def("submit", &submit, nb::arg("prompt_ids"), nb::arg("max_new_tokens"), nb::arg("temperature") = 0.0,
            nb::arg("top_k") = 0, nb::arg("top_p") = 1.0, nb::arg("seed") = 0, nb::arg("stop_token_ids") = nb::none(),
            nb::arg("ignore_eos") = false, nb::arg("stream") = 0)

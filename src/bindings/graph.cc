@@ -94,9 +94,10 @@ std::string optimize_json(Graph& graph, int64_t tokens, const PatternLog& earlie
 
 std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, const std::string& precision,
                                        const std::string& device, const nb::dict& kernels, const PatternLog& earlier,
-                                       const std::vector<std::string>& cached, const std::string& kv_dtype) {
-  CompileOptions options{device,           precision, thread_count(threads),   host_kernels_from(kernels),
-                         earlier.report(), cached,    kv_dtype_named(kv_dtype)};
+                                       const std::vector<std::string>& cached, const std::string& kv_dtype,
+                                       int64_t opt_level) {
+  CompileOptions options{device,           precision, thread_count(threads),    host_kernels_from(kernels),
+                         earlier.report(), cached,    kv_dtype_named(kv_dtype), opt_level};
   const nb::gil_scoped_release release;
   return std::make_unique<CompiledGraph>(graph.clone(), options);
 }
@@ -146,8 +147,10 @@ void bind_graph(nb::module_& module) {
            "Rewrites the graph; the JSON of `atb explain`.")
       .def("compile", &compile, nb::arg("threads"), nb::arg("precision"), nb::arg("device"), nb::arg("kernels"),
            nb::arg("earlier"), nb::arg("cached") = std::vector<std::string>{}, nb::arg("kv_dtype") = "f32",
+           nb::arg("opt_level") = 3,
            nb::sig("def compile(self, threads: int, precision: str, device: str, kernels: dict[str, typing.Any], "
-                   "earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32') -> CompiledGraph"));
+                   "earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32', opt_level: int = 3) "
+                   "-> CompiledGraph"));
   bind_graph_nodes(graphs);
   nb::class_<CompiledGraph>(module, "CompiledGraph")
       .def("run", &run, nb::arg("arrays"), nb::arg("cache") = nb::none(), nb::arg("slots") = std::vector<int64_t>{},

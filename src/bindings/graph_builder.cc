@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/graph_builder.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -20,6 +21,7 @@
 #include "core/error.h"
 #include "ir/graph.h"
 #include "ir/op.h"
+#include "ir/splice.h"
 #include "ir/verifier.h"
 
 namespace atb {
@@ -82,6 +84,18 @@ class GraphBuilder {
     node->set_scope(std::move(scope));
     std::vector<BuilderValue> outputs;
     for (Value* output : node->outputs()) outputs.push_back(wrap(output));
+    return outputs;
+  }
+
+  std::vector<BuilderValue> splice(const Graph& body, const std::vector<BuilderValue>& inputs,
+                                   const std::map<std::string, BuilderValue>& constants, int layer,
+                                   const std::string& scope) {
+    std::vector<Value*> operands;
+    for (const BuilderValue& input : inputs) operands.push_back(unwrap(input));
+    std::map<std::string, Value*, std::less<>> held;
+    for (const auto& [name, value] : constants) held.emplace(name, unwrap(value));
+    std::vector<BuilderValue> outputs;
+    for (Value* output : splice_graph(graph(), body, operands, held, layer, scope)) outputs.push_back(wrap(output));
     return outputs;
   }
 
@@ -156,6 +170,9 @@ void bind_graph_builder(nb::module_& module) {
            nb::arg("layer") = -1, nb::arg("scope") = "",
            nb::sig("def node(self, op: str, inputs: typing.Sequence[BuilderValue | None], attrs: dict[str, "
                    "typing.Any], name: str = '', layer: int = -1, scope: str = '') -> list[BuilderValue]"))
+      .def("splice", &GraphBuilder::splice, nb::arg("body"), nb::arg("inputs"), nb::arg("constants"),
+           nb::arg("layer") = -1, nb::arg("scope") = "",
+           "Puts a graph over symbols of its own into this one: its outputs. Constants that are not given come along.")
       .def("set_outputs", &GraphBuilder::set_outputs, nb::arg("values"), nb::arg("names"))
       .def("finish", &GraphBuilder::finish, "The verified graph; the builder cannot be used afterwards.");
 }

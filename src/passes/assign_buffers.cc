@@ -33,9 +33,9 @@ class Assigner {
     }
   }
 
-  BufferPlan run() {
+  BufferPlan run(bool share) {
     find_lives();
-    join_in_place();
+    join_in_place(share);
     return place();
   }
 
@@ -87,9 +87,10 @@ class Assigner {
   }
 
   // Joins the life of an operand that ends at a node with that of the output which may be written over it.
-  void join_in_place() {
+  void join_in_place(bool share) {
     owner_.resize(lives_.size());
     std::iota(owner_.begin(), owner_.end(), size_t{0});
+    if (!share) return live_to_the_end();
     for_each_node([&](const Node& node, int stage) {
       const std::vector<OutputSpec>& specs = node.op().outputs;
       for (size_t o = 0; o < node.outputs().size() && o < specs.size(); ++o) {
@@ -104,6 +105,10 @@ class Assigner {
         owner_[to->second] = owner_[from->second];
       }
     });
+  }
+
+  void live_to_the_end() {
+    for (Life& life : lives_) life = {life.value, 0, static_cast<int>(schedule_.stages.size())};
   }
 
   BufferPlan place() const {
@@ -135,8 +140,8 @@ class Assigner {
 
 }  // namespace
 
-BufferPlan assign_buffers(const Graph& graph, const Schedule& schedule, const Bindings& largest) {
-  return Assigner(graph, schedule, largest).run();
+BufferPlan assign_buffers(const Graph& graph, const Schedule& schedule, const Bindings& largest, bool share) {
+  return Assigner(graph, schedule, largest).run(share);
 }
 
 Bindings parse_bindings(std::string_view text) {

@@ -22,7 +22,8 @@ struct BufferPlan {
 // Values made by executed nodes get a buffer, but for state and for graph outputs that a node makes directly (those are
 // written to the caller's memory). A buffer lives from the stage that writes it to the last stage that reads it through
 // any view. `largest` binds every symbol to its largest value.
-BufferPlan assign_buffers(const Graph& graph, const Schedule& schedule, const Bindings& largest);
+// Without `share` every value keeps a place of its own to the end.
+BufferPlan assign_buffers(const Graph& graph, const Schedule& schedule, const Bindings& largest, bool share = true);
 
 // Parses "T=64,L=8". kInvalidArgument for anything else.
 Bindings parse_bindings(std::string_view text);

@@ -40,6 +40,16 @@ Json sketch_json(const LayerSketch& sketch, const Bindings& bindings) {
   return nodes;
 }
 
+Json stages_json(const StageSketch& sketch) {
+  Json drawn = Json::array();
+  for (const DrawnStage& stage : sketch.drawn) {
+    Json nodes = Json::array();
+    for (const StageNode& node : stage.nodes) nodes.push_back({{"name", node.name}, {"op", node.op}});
+    drawn.push_back({{"stage", stage.number}, {"nodes", std::move(nodes)}});
+  }
+  return {{"layer", sketch.layer}, {"total", sketch.total}, {"side_by_side", sketch.side_by_side}, {"drawn", drawn}};
+}
+
 }  // namespace
 
 std::string explain_json(const MatchReport& report, int64_t tokens) {
@@ -71,6 +81,7 @@ std::string explain_json(const MatchReport& report, int64_t tokens) {
                                    {"actual", miss.actual},
                                    {"expected", miss.expected}});
   }
+  json["stages"] = stages_json(report.stages);
   json["sketch"] = {{"layer", report.sketch_after.layer},
                     {"before", sketch_json(report.sketch_before, bindings)},
                     {"after", sketch_json(report.sketch_after, bindings)}};

@@ -56,6 +56,7 @@ MatchReport joined(const MatchReport& first, const MatchReport& then) {
   MatchReport whole = first;
   whole.after = then.after;
   whole.sketch_after = then.sketch_after;
+  whole.stages = then.stages;
   whole.patterns.insert(whole.patterns.end(), then.patterns.begin(), then.patterns.end());
   whole.misses.insert(whole.misses.end(), then.misses.begin(), then.misses.end());
   return whole;

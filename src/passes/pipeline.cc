@@ -11,15 +11,23 @@
 #include "passes/externals.h"
 #include "passes/fold_constants.h"
 #include "passes/insert_kv_cache.h"
+#include "passes/schedule.h"
 #include "passes/widen_floats.h"
 
 namespace atb {
 namespace {
 
+bool keeps_cache(const PipelineOptions& options) { return options.cache || !options.cached_scopes.empty(); }
+
+bool fuses(const Pattern& pattern, const PipelineOptions& options) {
+  return options.level >= OptLevel::kFused || (keeps_cache(options) && pattern.name() == "SDPA");
+}
+
 std::vector<const Pattern*> enabled(PatternGroup group, const PipelineOptions& options) {
   std::vector<const Pattern*> patterns;
   for (const Pattern* pattern : PatternRegistry::instance().group(group)) {
-    if (options.disabled_patterns.count(pattern->name()) == 0) patterns.push_back(pattern);
+    const bool disabled = options.disabled_patterns.count(pattern->name()) > 0;
+    if (!disabled && fuses(*pattern, options)) patterns.push_back(pattern);
   }
   return patterns;
 }
@@ -55,17 +63,21 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   report.sketch_before = sketch_layer(graph);
 
   if (options.cache) pass("drop_padding", [&] { drop_padding(graph); });
-  pass("dce of the front door", [&] { eliminate_dead_code(graph); });
-  pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
-  pass("canonicalize", [&] { canonicalize(graph); });
-  pass("fold_constants", [&] { fold_constants(graph); });
-  pass("cse", [&] { eliminate_common_subexpressions(graph); });
-  pass("dce", [&] { eliminate_dead_code(graph); });
+  if (keeps_cache(options) || options.level >= OptLevel::kCanonical) {
+    pass("dce of the front door", [&] { eliminate_dead_code(graph); });
+    pass("cse of the front door", [&] { eliminate_common_subexpressions(graph); });
+    pass("canonicalize", [&] { canonicalize(graph); });
+    pass("fold_constants", [&] { fold_constants(graph); });
+    pass("cse", [&] { eliminate_common_subexpressions(graph); });
+    pass("dce", [&] { eliminate_dead_code(graph); });
+  }
 
-  pass("fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kFusion, options), report); });
-  pass("canonicalize views", [&] { canonicalize(graph); });
-  pass("cse after fusions", [&] { eliminate_common_subexpressions(graph); });
-  pass("dce after fusions", [&] { eliminate_dead_code(graph); });
+  if (const auto fusions = enabled(PatternGroup::kFusion, options); !fusions.empty()) {
+    pass("fusions", [&] { apply_patterns(graph, fusions, report); });
+    pass("canonicalize views", [&] { canonicalize(graph); });
+    pass("cse after fusions", [&] { eliminate_common_subexpressions(graph); });
+    pass("dce after fusions", [&] { eliminate_dead_code(graph); });
+  }
 
   if (options.cache) {
     pass("insert_kv_cache", [&] { insert_kv_cache(graph); });
@@ -79,6 +91,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
 
   report.after = measure_layers(graph);
   report.sketch_after = sketch_layer(graph);
+  report.stages = sketch_stages(schedule(graph, options.level >= OptLevel::kPlanned), report.sketch_after.layer);
   return report;
 }
 

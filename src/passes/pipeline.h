@@ -9,6 +9,7 @@
 
 #include "ir/graph.h"
 #include "passes/engine/report.h"
+#include "passes/opt_level.h"
 
 namespace atb {
 
@@ -18,6 +19,9 @@ struct PipelineOptions {
   // Scopes of causal attentions that get a KV cache (see cache_attention), slot 0 first; the graph keeps its other
   // inputs and outputs. Not together with `cache`.
   std::vector<std::string> cached_scopes{};
+  // How far to go. A cache is only inserted into a canonical graph whose attention is fused, so with one the levels
+  // below kFused do that and no more.
+  OptLevel level = OptLevel::kPlanned;
   std::set<std::string> disabled_patterns{};  // by user name; kNotFound for an unknown one
 #ifdef NDEBUG
   bool verify = false;  // after every pass

@@ -28,6 +28,14 @@ std::unordered_map<const Node*, int> stage_of_nodes(const Graph& graph) {
   return stage;
 }
 
+Schedule one_by_one(const Graph& graph) {
+  Schedule result;
+  for (Node* node : graph.nodes()) {
+    if (!aliases_input(*node)) result.stages.push_back({node});
+  }
+  return result;
+}
+
 }  // namespace
 
 int64_t Schedule::num_nodes() const {
@@ -47,7 +55,8 @@ bool aliases_input(const Node& view) {
   return !view.is("reshape") || is_dense(*view.input(0));
 }
 
-Schedule schedule(const Graph& graph) {
+Schedule schedule(const Graph& graph, bool side_by_side) {
+  if (!side_by_side) return one_by_one(graph);
   const auto stage = stage_of_nodes(graph);
   Schedule result;
   for (Node* node : graph.nodes()) {

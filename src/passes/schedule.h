@@ -17,7 +17,8 @@ struct Schedule {
 
 // Each node goes to the first stage in which its operands are ready (A -> B -> D, A -> C -> D runs B and C together).
 // Views that cannot alias (a reshape of a transposed value) are copies and count as executed nodes.
-Schedule schedule(const Graph& graph);
+// Without side_by_side each is a stage of its own.
+Schedule schedule(const Graph& graph, bool side_by_side = true);
 
 // True if `view` aliases its input's storage: any transpose, and a reshape of densely laid out elements.
 bool aliases_input(const Node& view);

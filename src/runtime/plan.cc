@@ -9,7 +9,7 @@
 namespace atb {
 
 Plan::Plan(const Program& program, Bindings largest) : program_(program), largest_(std::move(largest)) {
-  const BufferPlan buffers = assign_buffers(program.graph(), program.schedule(), largest_);
+  const BufferPlan buffers = assign_buffers(program.graph(), program.schedule(), largest_, program.planned());
   arena_bytes_ = static_cast<size_t>(buffers.arena_bytes);
   lower_bound_bytes_ = static_cast<size_t>(buffers.lower_bound_bytes);
   add_slots(buffers);

@@ -38,10 +38,11 @@ void require_kernels(const Graph& graph, const HostKernels& kernels) {
 }  // namespace
 
 Program::Program(std::unique_ptr<Graph> graph, const Device& device, PackedStore& store, const ProgramOptions& options)
-    : graph_(graph->clone()) {  // without constants that nothing uses
+    : graph_(graph->clone()),  // without constants that nothing uses
+      planned_(options.level >= OptLevel::kPlanned) {
   graph.reset();
   require_kernels(*graph_, options.host_kernels);
-  schedule_ = atb::schedule(*graph_);
+  schedule_ = atb::schedule(*graph_, planned_);
   SourceRelease sources(*graph_);
   for (const auto& stage : schedule_.stages) {
     std::vector<int>& indices = stages_.emplace_back();

@@ -9,6 +9,7 @@
 #include "devices/device.h"
 #include "ir/graph.h"
 #include "ir/kernel.h"
+#include "passes/opt_level.h"
 #include "passes/schedule.h"
 #include "runtime/host_kernel.h"
 
@@ -16,9 +17,10 @@ namespace atb {
 
 struct ProgramOptions {
   Precision precision = Precision::kExact;
-  const KvLayout* kv = nullptr;  // needed where the graph has state operators
-  bool strided_inputs = false;   // graph inputs may come with any strides (Plan::resolve on views)
-  HostKernels host_kernels{};    // of external nodes; where they run, the launch is split
+  const KvLayout* kv = nullptr;         // needed where the graph has state operators
+  bool strided_inputs = false;          // graph inputs may come with any strides (Plan::resolve on views)
+  HostKernels host_kernels{};           // of external nodes; where they run, the launch is split
+  OptLevel level = OptLevel::kPlanned;  // below: nodes one after another, and plans in which no buffers share memory
 };
 
 class Program {
@@ -39,12 +41,14 @@ class Program {
   const std::vector<Item>& items() const { return items_; }                // in execution order
   const std::vector<std::vector<int>>& stages() const { return stages_; }  // indices of items
   const Schedule& schedule() const { return schedule_; }
+  bool planned() const { return planned_; }  // whether buffers may share memory
 
  private:
   void add_item(const Node& node, const Device& device, PackedStore& store, const ProgramOptions& options);
 
   std::unique_ptr<Graph> graph_;
   std::vector<Item> items_;
+  bool planned_;
   Schedule schedule_;
   std::vector<std::vector<int>> stages_;
 };

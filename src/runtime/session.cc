@@ -33,8 +33,9 @@ Session::Session(std::unique_ptr<Graph> graph, const Device& device, const Sessi
           " has no KV cache: run insert_kv_cache first");
   kv_layout_->block_tokens = options.block_tokens;
   vocab_ = graph->outputs().at(0)->dim(-1).constant();
-  program_ = std::make_unique<Program>(std::move(graph), device, store_,
-                                       ProgramOptions{.precision = options.precision, .kv = &*kv_layout_});
+  program_ = std::make_unique<Program>(
+      std::move(graph), device, store_,
+      ProgramOptions{.precision = options.precision, .kv = &*kv_layout_, .level = options.level});
 }
 
 Session::Bucket& Session::bucket_for(int64_t rows, int64_t logit_rows) {

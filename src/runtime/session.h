@@ -21,6 +21,7 @@ namespace atb {
 struct SessionOptions {
   int threads = 0;  // 0: available_cpus()
   Precision precision = Precision::kExact;
+  OptLevel level = OptLevel::kPlanned;
   int64_t block_tokens = 32;  // positions of a KV block; a multiple of 16 that divides 128
 };
 

@@ -82,6 +82,49 @@ std::string message_of(CompiledGraph& compiled, std::vector<TensorView> inputs) 
   return "no error";
 }
 
+// Branches B and C of A: one stage at level 3, one after another below.
+constexpr const char* kDiamond = R"(
+graph @diamond(%x: f32[T, 6]) {
+  symbols T in [0, 1000]
+  const @left : f32[5, 6]
+  const @right : f32[5, 6]
+  %a = silu(%x) : f32[T, 6]
+  %b = linear(%a, @left) : f32[T, 5]
+  %c = linear(%a, @right) : f32[T, 5]
+  %e = softmax(%c) {axis=1} : f32[T, 5]
+  %d = add(%b, %e) : f32[T, 5]
+  return %d
+}
+)";
+
+TEST(CompiledGraph, PlanningChangesNoBit) {
+  std::vector<float> x = ramp(7 * 6, 0.5f);
+  std::vector<std::vector<float>> results;
+  for (const int64_t level : {0, 1, 2, 3}) {
+    std::unique_ptr<Graph> graph = parse_graph(kDiamond);
+    bind_constant(*graph, Constant::from_f32("left", {5, 6}, ramp(30, 0.25f)));
+    bind_constant(*graph, Constant::from_f32("right", {5, 6}, ramp(30, -0.125f)));
+    CompileOptions options;
+    options.threads = 2;
+    options.opt_level = level;
+    CompiledGraph compiled(std::move(graph), options);
+    EXPECT_EQ(compiled.report().stages.side_by_side, level == 3 ? 1 : 0);
+    EXPECT_EQ(compiled.report().stages.total, level == 3 ? 4 : 5);
+    const std::vector<TensorView> inputs{view_of(x, {7, 6})};
+    results.push_back(values_of(compiled.run(inputs)[0]));
+  }
+  EXPECT_EQ(results[2], results[3]);
+  for (size_t i = 0; i < results[3].size(); ++i) EXPECT_NEAR(results[0][i], results[3][i], 1e-5f);
+  CompileOptions options;
+  options.opt_level = 7;
+  try {
+    CompiledGraph compiled(parse_graph(kDiamond), options);
+    ADD_FAILURE() << "there is no level 7";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("opt_level is 7"), std::string::npos) << error.what();
+  }
+}
+
 TEST(CompiledGraph, FusesAndRunsAnyLength) {
   const auto compiled = gated();
   EXPECT_NE(print(compiled->graph()).find("fused_gate_up"), std::string::npos) << print(compiled->graph());

@@ -30,6 +30,21 @@ TEST(AssignBuffers, ABufferIsReusedOnceNobodyReadsIt) {
   EXPECT_LE(plan.arena_bytes, 2 * 10 * 16 * 4);
 }
 
+TEST(AssignBuffers, UnsharedEachValueKeepsItsPlace) {
+  Graph graph;
+  Builder b(graph);
+  Value* x = graph.add_input("x", rows_of(16));
+  Value* a = b("silu", {x}, {}, "a");
+  Value* c = b("silu", {a}, {}, "c");
+  Value* d = b("silu", {c}, {}, "d");
+  graph.set_outputs({b("silu", {d}, {}, "y")});
+  const BufferPlan plan = assign_buffers(graph, schedule(graph), {{"T", 10}}, false);
+  EXPECT_EQ(plan.arena_bytes, 3 * 10 * 16 * 4);
+  EXPECT_NE(plan.offsets.at(a), plan.offsets.at(c));
+  EXPECT_NE(plan.offsets.at(a), plan.offsets.at(d));
+  EXPECT_NE(plan.offsets.at(c), plan.offsets.at(d));
+}
+
 TEST(AssignBuffers, AViewKeepsItsBufferAlive) {
   Graph graph;
   Builder b(graph);

@@ -78,6 +78,35 @@ TEST(Pipeline, WithoutCacheNumbersAndInterfaceStay) {
   }
 }
 
+TEST(Pipeline, LevelsStopWhereTheySay) {
+  const auto plain = tiny_llama();
+  for (const OptLevel level : {OptLevel::kAsWritten, OptLevel::kCanonical, OptLevel::kFused, OptLevel::kPlanned}) {
+    auto graph = plain->clone();
+    const MatchReport report = optimize(*graph, {.cache = false, .level = level, .verify = true});
+    const bool fused = level >= OptLevel::kFused;
+    EXPECT_EQ(test::count(*graph, "flash_attention"), fused ? 2 : 0);
+    EXPECT_EQ(test::count(*graph, "merged_matmul"), fused ? 2 : 0);
+    EXPECT_EQ(report.patterns.empty(), !fused);
+    if (level == OptLevel::kAsWritten) {
+      EXPECT_EQ(graph->nodes().size(), plain->nodes().size());
+    }
+    EXPECT_EQ(report.stages.side_by_side > 0, level == OptLevel::kPlanned);
+    test::expect_same_numbers(*plain, *graph);
+  }
+}
+
+TEST(Pipeline, ACacheNeedsCanonicalFormAndAttentionAndNoMore) {
+  for (const OptLevel level : {OptLevel::kAsWritten, OptLevel::kCanonical}) {
+    auto graph = tiny_llama();
+    optimize(*graph, {.level = level, .verify = true});
+    EXPECT_EQ(test::count(*graph, "flash_attention_kv"), 2);
+    EXPECT_EQ(test::count(*graph, "kv_append"), 2);
+    EXPECT_EQ(test::count(*graph, "merged_matmul") + test::count(*graph, "fused_gate_up"), 0);
+  }
+  EXPECT_THROW(opt_level(4, "test"), Error);
+  EXPECT_THROW(opt_level(-1, "test"), Error);
+}
+
 TEST(Pipeline, PatternsCanBeDisabled) {
   auto graph = tiny_llama();
   optimize(*graph, {.cache = true, .disabled_patterns = {"GateUp"}, .verify = true});

@@ -6,6 +6,7 @@
 
 #include "ir/builder.h"
 #include "ir/verifier.h"
+#include "passes/stage_sketch.h"
 
 namespace atb {
 namespace {
@@ -27,6 +28,41 @@ TEST(Schedule, BranchesOfADiamondShareAStage) {
   EXPECT_EQ(plan.stages[1], (std::vector<Node*>{left->producer(), right->producer()}));
   EXPECT_EQ(plan.stages[2], std::vector<Node*>{joined->producer()});
   EXPECT_EQ(plan.num_nodes(), 4);
+}
+
+TEST(Schedule, OneByOneEachNodeHasAStage) {
+  Graph graph;
+  Builder b(graph);
+  Value* x = graph.add_input("x", vector_of(4));
+  Value* left = b("relu", {x}, {}, "left");
+  Value* right = b("silu", {b.reshape(x, {4})}, {}, "right");
+  Value* joined = b("add", {left, right}, {}, "joined");
+  graph.set_outputs({joined});
+  const Schedule plan = schedule(graph, false);
+  ASSERT_EQ(plan.stages.size(), 3u);
+  for (const auto& stage : plan.stages) EXPECT_EQ(stage.size(), 1u);
+  EXPECT_EQ(plan.stages[2], std::vector<Node*>{joined->producer()});
+}
+
+TEST(Schedule, TheSketchShowsTheStagesOfALayer) {
+  Graph graph;
+  Builder b(graph);
+  Value* x = graph.add_input("x", vector_of(4));
+  b.set_layer(0);
+  Value* a = b("silu", {x}, {}, "a");
+  b.set_layer(1);
+  Value* left = b("relu", {a}, {}, "left");
+  Value* right = b("silu", {a}, {}, "right");
+  graph.set_outputs({b("add", {left, right}, {}, "joined")});
+  const StageSketch sketch = sketch_stages(schedule(graph), 1);
+  EXPECT_EQ(sketch.total, 3);
+  EXPECT_EQ(sketch.side_by_side, 1);
+  ASSERT_EQ(sketch.drawn.size(), 2u);
+  EXPECT_EQ(sketch.drawn[0].number, 1);
+  ASSERT_EQ(sketch.drawn[0].nodes.size(), 2u);
+  EXPECT_EQ(sketch.drawn[0].nodes[1].name, "right");
+  EXPECT_EQ(sketch.drawn[0].nodes[1].op, "silu");
+  EXPECT_EQ(sketch.drawn[1].nodes[0].name, "joined");
 }
 
 TEST(Schedule, ViewsTakeNoStage) {

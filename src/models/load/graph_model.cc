@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "ir/builder.h"
 #include "models/model.h"
 
 namespace atb {
@@ -21,6 +23,15 @@ int64_t vocabulary(const Graph& graph) {
   return outputs[0]->dim(-1).constant();
 }
 
+// Tokens are chosen from f32, whatever the graph computes its logits in.
+void widen_logits(Graph& graph) {
+  std::vector<Value*> outputs = graph.outputs();
+  if (outputs[0]->type().dtype == DType::kF32) return;
+  Builder builder(graph);
+  outputs[0] = builder("cast", {outputs[0]}, {{"dtype", std::string("f32")}}, "logits");
+  graph.set_outputs(std::move(outputs), graph.output_names());
+}
+
 }  // namespace
 
 LoadedModel model_of_graph(std::unique_ptr<Graph> graph, int64_t context_length) {
@@ -31,6 +42,7 @@ LoadedModel model_of_graph(std::unique_ptr<Graph> graph, int64_t context_length)
   model.config.family = graph->name();
   model.config.vocab_size = vocabulary(*graph);
   model.config.context_length = context_length;
+  widen_logits(*graph);
   for (const Node* node : graph->nodes()) {
     model.config.layers = std::max<int64_t>(model.config.layers, node->layer() + 1);
   }

@@ -22,6 +22,10 @@ LayerCost measure_layers(const Graph& graph) {
   return cost;
 }
 
+const std::string& shown_op(const Node& node) {
+  return node.is("external") ? node.attrs().text("target") : node.op_name();
+}
+
 LayerSketch sketch_layer(const Graph& graph) {
   constexpr size_t kMostNodes = 500;
   const int layers = static_cast<int>(measure_layers(graph).layers);
@@ -30,8 +34,7 @@ LayerSketch sketch_layer(const Graph& graph) {
   if (layered) sketch.layer = layers / 2;
   for (const Node* node : graph.nodes()) {
     if (node->layer() != sketch.layer || sketch.nodes.size() == kMostNodes) continue;
-    const std::string& op = node->is("external") ? node->attrs().text("target") : node->op_name();
-    SketchNode drawn{node->name(), op, {}, node_bytes(*node), node->op().is_view()};
+    SketchNode drawn{node->name(), shown_op(*node), {}, node_bytes(*node), node->op().is_view()};
     for (const Value* input : node->inputs()) {
       if (input == nullptr || input->is_constant() || input->type().dtype == DType::kState) continue;
       drawn.inputs.push_back(input->producer() == nullptr ? input->name() : input->producer()->name());

@@ -10,6 +10,7 @@
 #include "core/dim.h"
 #include "ir/graph.h"
 #include "passes/engine/matcher.h"
+#include "passes/stage_sketch.h"
 
 namespace atb {
 
@@ -41,6 +42,9 @@ struct LayerSketch {
 // Of the layer in the middle, which is as most are; at most 500 nodes.
 LayerSketch sketch_layer(const Graph& graph);
 
+// What pictures call a node: its operator, or the target of an external one.
+const std::string& shown_op(const Node& node);
+
 struct PatternResult {
   std::string name;
   std::string replacement;
@@ -54,6 +58,7 @@ struct MatchReport {
   LayerCost after;
   LayerSketch sketch_before;
   LayerSketch sketch_after;
+  StageSketch stages;                   // as it runs
   std::vector<PatternResult> patterns;  // in the order applied
   // The deepest failure of each pattern at each layer, of those that say something: no match in that layer at all, or
   // more than the root fitted.

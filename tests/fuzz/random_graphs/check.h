@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a random graph four ways and compares: plain and optimized in the f64 interpreter, and compiled in f32.
+// Runs a random graph and compares: plain and optimized in the f64 interpreter, and compiled in f32 at every level.
 #pragma once
 
 #include <map>

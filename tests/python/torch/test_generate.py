@@ -42,6 +42,21 @@ def test_greedy_tokens_are_those_of_transformers(family: str) -> None:
     expect_same_tokens(built, actual, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_generate_from_their_logits(dtype: torch.dtype) -> None:
+    built = model("llama", "sdpa").to(dtype)
+    built.generation_config.eos_token_id = None
+    ids = tokens(2, 9)
+    actual = atb_torch.compile(built).generate(ids, max_new_tokens=8, eos_token_id=[])
+    rows = ids
+    for step in range(8):
+        with torch.no_grad():
+            best = built.float()(rows, use_cache=False).logits[:, -1].topk(2)
+        sure = best.values[:, 0] - best.values[:, 1] > 0.1
+        assert torch.equal(actual[sure, 9 + step], best.indices[sure, 0])
+        rows = actual[:, : 10 + step]
+
+
 def test_padded_rows_generate_what_they_generate_alone() -> None:
     fast = atb_torch.compile(model("llama", "sdpa"))
     ids = tokens(3, 11)

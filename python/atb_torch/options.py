@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of `compile` that choose between what is built and what is not yet."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from atb.errors import InvalidArgumentError, UnsupportedError
+from atb.generation import as_int
+
+_said: set[str] = set()
+
+
+def set_mode(module: torch.nn.Module, mode: str | None) -> None:
+    """Puts a module into eval mode for "infer", refuses other modes; None leaves it as it is."""
+    if mode is None:
+        return
+    if mode == "infer":
+        if module.training and not isinstance(module, torch.fx.GraphModule):  # those are what they were traced as
+            module.eval()
+        return
+    if mode == "train":
+        raise UnsupportedError('[atb_torch] mode is "train": ATB has no backward pass; train in PyTorch, then compile')
+    raise InvalidArgumentError(f'[atb_torch] mode is {mode!r}; the only mode is "infer"')
+
+
+def as_level(opt_level: int) -> int:
+    """The level, checked before anything is exported."""
+    level = as_int(opt_level, "opt_level")
+    if level not in range(4):
+        raise InvalidArgumentError(
+            f"[atb_torch] opt_level is {level}; allowed are 0 (as written), 1 (canonical), 2 (fused) and 3 (planned)"
+        )
+    return level
+
+
+def note_unbuilt(enable_prefix_caching: bool, enable_speculative: bool) -> None:
+    """Warns, once in a process for each, that what was asked for is not there; results are the same without."""
+    if enable_prefix_caching:
+        _say_once("enable_prefix_caching=True: prompts do not share prefixes yet; generate() runs without sharing")
+    if enable_speculative:
+        _say_once("enable_speculative=True: there is no speculative decoding yet; generate() runs a token a step")
+
+
+def _say_once(text: str) -> None:
+    if text in _said:
+        return
+    _said.add(text)
+    warnings.warn(f"[atb_torch] {text}", UserWarning, stacklevel=4)
