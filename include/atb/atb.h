@@ -8,6 +8,7 @@
 
 #include "atb/error.h"
 #include "atb/generation.h"
+#include "atb/graph_op.h"
 #include "atb/language_model.h"
 #include "atb/log.h"
 #include "atb/platform.h"

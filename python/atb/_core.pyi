@@ -112,6 +112,11 @@ class Graph:
     @staticmethod
     def parse(text: str, constants: dict[str, Any]) -> Graph: ...
 
+    def bind(self, name: str, array: Any) -> None:
+        """
+        Gives a constant its numbers: the array's own memory, which must not be changed while the graph lives.
+        """
+
     def __str__(self) -> str: ...
 
     @property
@@ -224,6 +229,30 @@ class GraphBuilder:
 
     def finish(self) -> Graph:
         """The verified graph; the builder cannot be used afterwards."""
+
+class Block:
+    """
+    A declared block: a list of items, each a dict of kind, name, attrs, branches.
+    """
+
+    def __init__(self, items: list[dict[str, Any]]) -> None: ...
+
+    def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str) -> tuple[Graph, list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]:
+        """
+        For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head size); warnings.
+        """
+
+    @property
+    def parameter_names(self) -> list[str]: ...
+
+    @property
+    def cached(self) -> bool:
+        """Whether an attention keeps a cache."""
+
+    def has(self, kind: str) -> bool: ...
+
+def item_kinds() -> list[tuple[str, str, str]]:
+    """Kind, group and description of every item."""
 
 class Engine:
     def __init__(self, path: str, device: str = 'cpu', dtype: str = 'auto', precision: str = 'auto', threads: int = 0, prefill_chunk: int = 0, context: int = 0, kv_tokens: int = 0, opt_level: int = 3) -> None: ...

@@ -1,12 +1,63 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ATB for PyTorch: modules compiled into fused graphs.
+"""ATB for PyTorch: modules compiled into fused graphs, and blocks declared as lists of items.
 
 import atb_torch
 fast = atb_torch.compile(model)
 logits = fast(input_ids).logits
+
+block = atb_torch.GraphOp([atb_torch.LayerNorm(), atb_torch.Linear(out_features=64), atb_torch.ResidualAdd()])
 """
 
 from atb_torch.compiler import CompiledModule, compile, import_module
+from atb_torch.graph_op import GraphOp
+from atb_torch.items import (
+    GELU,
+    Add,
+    Branch,
+    Concat,
+    Custom,
+    Dropout,
+    Embedding,
+    FlashAttention,
+    GatedMLP,
+    Item,
+    LayerNorm,
+    Linear,
+    Mul,
+    ReLU,
+    ResidualAdd,
+    RMSNorm,
+    RotaryEmbedding,
+    SiLU,
+    Softmax,
+    Split,
+)
 from atb_torch.kv_cache import KVCache
 
-__all__ = ["CompiledModule", "KVCache", "compile", "import_module"]
+__all__ = [
+    "GELU",
+    "Add",
+    "Branch",
+    "CompiledModule",
+    "Concat",
+    "Custom",
+    "Dropout",
+    "Embedding",
+    "FlashAttention",
+    "GatedMLP",
+    "GraphOp",
+    "Item",
+    "KVCache",
+    "LayerNorm",
+    "Linear",
+    "Mul",
+    "RMSNorm",
+    "ReLU",
+    "ResidualAdd",
+    "RotaryEmbedding",
+    "SiLU",
+    "Softmax",
+    "Split",
+    "compile",
+    "import_module",
+]

@@ -22,7 +22,7 @@ def check_module(model: torch.nn.Module) -> None:
             unsupported(f"dropout is live in {name or 'the module'} (p = {module.p}); call .eval()")
     check_mode(model)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        _check_tensor(name, tensor)
+        check_tensor(name, tensor)
 
 
 def check_mode(model: torch.nn.Module) -> None:
@@ -34,9 +34,7 @@ def check_mode(model: torch.nn.Module) -> None:
 def check_arguments(call: Call) -> None:
     """`atb.UnsupportedError` for tensors that need gradients, are not on the CPU, or are of other dtypes."""
     for leaf in call.leaves:
-        _check_tensor(leaf.name, leaf.tensor)
-        if leaf.tensor.requires_grad and torch.is_grad_enabled():
-            unsupported(f"{leaf.name} requires gradients, which ATB does not compute; use torch.no_grad() or .detach()")
+        check_tensor(leaf.name, leaf.tensor, gradients=True)
 
 
 def check_unshared(number: int, tensors: Sequence[torch.Tensor]) -> None:
@@ -65,7 +63,13 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone() if tensor._is_zerotensor() else tensor.resolve_neg()
 
 
-def _check_tensor(name: str, tensor: torch.Tensor) -> None:
+def check_tensor(name: str, tensor: torch.Tensor, gradients: bool = False) -> None:
+    """`atb.UnsupportedError` for a tensor that is elsewhere, sparse or of another dtype.
+
+    gradients: one that needs them is refused too.
+    """
+    if gradients and tensor.requires_grad and torch.is_grad_enabled():
+        unsupported(f"{name} requires gradients, which ATB does not compute; use torch.no_grad() or .detach()")
     if tensor.device.type == "meta":
         unsupported(f"{name} is on the meta device and has no data; load the weights first")
     if tensor.device.type != "cpu":

@@ -72,15 +72,20 @@ Dim dim_from_python(nb::handle object, const std::string& where) {
 }
 
 Attrs attrs_from_python(const OpDef& op, const nb::dict& given, const std::string& where, const RangedDim& ranged) {
+  return attrs_from_python(op.name, op.attrs, given, where, ranged);
+}
+
+Attrs attrs_from_python(std::string_view owner, std::span<const AttrSpec> specs, const nb::dict& given,
+                        const std::string& where, const RangedDim& ranged) {
   Attrs attrs;
   for (const auto& [key, value] : given) {
     const std::string name = nb::cast<std::string>(key);
-    const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == name; });
-    require(spec != op.attrs.end(), Code::kInvalidArgument, where, " ", op.name, " has no attribute ", name);
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const AttrSpec& s) { return s.name == name; });
+    require(spec != specs.end(), Code::kInvalidArgument, where, " ", owner, " has no attribute ", name);
     try {
       attrs.set(name, attr_from_python(value, spec->kind, where, ranged));
     } catch (const nb::cast_error&) {
-      throw_error(Code::kInvalidArgument, where, " ", op.name, ": attribute ", name, " = ", nb::str(value).c_str(),
+      throw_error(Code::kInvalidArgument, where, " ", owner, ": attribute ", name, " = ", nb::str(value).c_str(),
                   " is not of its kind, ", attr_kind_name(spec->kind));
     }
   }

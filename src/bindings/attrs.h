@@ -5,7 +5,9 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "ir/op.h"
 
@@ -26,5 +28,8 @@ using RangedDim = std::function<Dim(const Dim&)>;
 // or for an object that is not of the attribute's kind.
 Attrs attrs_from_python(const OpDef& op, const nanobind::dict& given, const std::string& where,
                         const RangedDim& ranged = nullptr);
+// The same for something else than an operator that has attributes.
+Attrs attrs_from_python(std::string_view owner, std::span<const AttrSpec> specs, const nanobind::dict& given,
+                        const std::string& where, const RangedDim& ranged = nullptr);
 
 }  // namespace atb

@@ -138,6 +138,13 @@ void bind_graph(nb::module_& module) {
   graphs
       .def_static("parse", &parse, nb::arg("text"), nb::arg("constants"),
                   nb::sig("def parse(text: str, constants: dict[str, typing.Any]) -> Graph"))
+      .def(
+          "bind",
+          [](Graph& graph, const std::string& name, nb::handle array) {
+            bind_constant(graph, constant_from_array(name, array));
+          },
+          nb::arg("name"), nb::arg("array"), nb::sig("def bind(self, name: str, array: typing.Any) -> None"),
+          "Gives a constant its numbers: the array's own memory, which must not be changed while the graph lives.")
       .def("__str__", [](const Graph& graph) { return print(graph); })
       .def_prop_ro("name", &Graph::name)
       .def_prop_ro("inputs", &inputs_of)

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "bindings/block.h"
 #include "bindings/doctor.h"
 #include "bindings/engine.h"
 #include "bindings/errors.h"
@@ -26,6 +27,7 @@ NB_MODULE(_core, module) {
   atb::bind_kv_cache(module);
   atb::bind_graph(module);
   atb::bind_graph_builder(module);
+  atb::bind_block(module);
   atb::bind_engine(module);
   atb::bind_files(module);
   atb::bind_profile(module);

@@ -56,22 +56,26 @@ void check_inputs(const OpDef& op, std::span<Value* const> inputs, std::string_v
 }
 
 Attrs complete_attrs(const OpDef& op, Attrs attrs, std::string_view node_name) {
+  return complete_attrs(op.name, op.attrs, std::move(attrs), node_name);
+}
+
+Attrs complete_attrs(std::string_view owner, std::span<const AttrSpec> specs, Attrs attrs, std::string_view where) {
   const auto fail = [&](const auto&... what) {
-    throw_error(Code::kInvalidArgument, "[", op.name, "] ", node_name, ": attribute ", what...);
+    throw_error(Code::kInvalidArgument, "[", owner, "] ", where, ": attribute ", what...);
   };
   Attrs complete;
   for (const auto& item : attrs.items()) {  // clang before 16 does not capture structured bindings
     const std::string& name = item.first;
     const Attr& value = item.second;
-    const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrSpec& s) { return s.name == name; });
-    if (spec == op.attrs.end()) fail(name, ": there is none of that name");
+    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const AttrSpec& s) { return s.name == name; });
+    if (spec == specs.end()) fail(name, ": there is none of that name");
     Attr coerced = coerce(value, spec->kind);
     if (attr_kind(coerced) != spec->kind) {
       fail(name, ": is of kind ", attr_kind_name(attr_kind(value)), ", must be ", attr_kind_name(spec->kind));
     }
     complete.set(name, std::move(coerced));
   }
-  for (const AttrSpec& spec : op.attrs) {
+  for (const AttrSpec& spec : specs) {
     if (complete.has(spec.name)) continue;
     if (spec.required) fail(spec.name, " is missing (kind ", attr_kind_name(spec.kind), ")");
     complete.set(spec.name, spec.default_value);

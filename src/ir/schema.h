@@ -17,6 +17,8 @@ void check_inputs(const OpDef& op, std::span<Value* const> inputs, std::string_v
 // `attrs` with the schema's defaults for absent ones; integers are accepted for reals. kInvalidArgument for an unknown
 // attribute, one of the wrong kind, or a required one that is absent.
 Attrs complete_attrs(const OpDef& op, Attrs attrs, std::string_view node_name);
+// The same for something else than an operator that has attributes; `owner` is its name, as "linear".
+Attrs complete_attrs(std::string_view owner, std::span<const AttrSpec> specs, Attrs attrs, std::string_view name);
 
 // Output types of a checked call. kInternal if the operator's rule gives an impossible number of them: as many as the
 // schema has outputs, or one and more where the schema has a single output.

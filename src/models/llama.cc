@@ -2,9 +2,9 @@
 // The llama family: Llama 1 to 3, SmolLM2, TinyLlama, and Mistral without a sliding window. Pre-norm decoder layers of
 // grouped-query attention with rotary positions, and a gated feed-forward.
 #include <cmath>
-#include <limits>
 #include <string>
 
+#include "blocks/attention.h"
 #include "core/error.h"
 #include "ir/builder.h"
 #include "models/load/config_json.h"
@@ -218,11 +218,6 @@ class LlamaGraph {
  private:
   std::string named(std::string_view name) const { return prefix_ + std::string(name); }
 
-  Value* scalar(const char* name, double value) {
-    const auto element = static_cast<float>(value);
-    return b_.constant(Constant::from_f32(name, {}, {&element, 1}));
-  }
-
   // Rotary tables, mask and scale, used by every layer.
   void make_shared_values() {
     b_.set_scope("model.rotary_emb");
@@ -235,12 +230,8 @@ class LlamaGraph {
     sin_ = table->output(1);
     graph_->rename(sin_, "sin");
     b_.set_scope("model");
-    Value* keys = b_.reshape(positions, {1, tokens_}, "key_pos");
-    Value* queries = b_.reshape(positions, {tokens_, 1}, "query_pos");
-    Value* visible = b_("less_equal", {keys, queries}, {}, "visible");
-    mask_ = b_("where", {visible, scalar("zero", 0.0), scalar("minus_inf", -std::numeric_limits<double>::infinity())},
-               {}, "mask");
-    scale_ = scalar("scale", 1.0 / std::sqrt(static_cast<double>(c_.head_dim)));
+    mask_ = causal_mask(b_, positions, positions);
+    scale_ = named_scalar(b_, "scale", 1.0 / std::sqrt(static_cast<double>(c_.head_dim)));
   }
 
   Value* norm(Value* x, std::string_view name) {
@@ -274,9 +265,8 @@ class LlamaGraph {
     return x;
   }
 
-  // Rows of each kv head's group of G = heads / kv_heads query heads meet that head's keys and values by broadcasting.
   Value* attention(Value* x) {
-    const int64_t d = c_.head_dim, kv = c_.kv_heads, g = c_.heads / c_.kv_heads;
+    const int64_t d = c_.head_dim, kv = c_.kv_heads;
     const auto project = [&](const char* name, int64_t heads) {
       Value* rows = linear(x, name, heads * d, c_.hidden_size, c_.attention_bias);
       return b_.reshape(rows, {batch_, tokens_, heads, d}, named(std::string(name) + "_heads"));
@@ -286,20 +276,7 @@ class LlamaGraph {
     Value* v = project("v", kv);
     q = b_("rotary", {q, cos_, sin_}, {}, named("q_rot"));
     k = b_("rotary", {k, cos_, sin_}, {}, named("k_rot"));
-    const auto grouped = [&](Value* rows, int64_t group, const char* name) {
-      Value* split = b_.reshape(rows, {batch_, tokens_, kv, group, d}, named(std::string(name) + "_grouped"));
-      return b_.transpose(split, {0, 2, 3, 1, 4}, named(std::string(name) + "_by_head"));
-    };
-    q = grouped(q, g, "q");
-    k = grouped(k, 1, "k");
-    v = grouped(v, 1, "v");
-    Value* scores = b_("matmul", {q, k}, {{"transpose_b", true}}, named("scores"));
-    scores = b_("mul", {scores, scale_}, {}, named("scaled"));
-    scores = b_("add", {scores, mask_}, {}, named("masked"));
-    Value* probs = b_("softmax", {scores}, {}, named("probs"));
-    Value* out = b_("matmul", {probs, v}, {}, named("context"));
-    out = b_.transpose(out, {0, 3, 1, 2, 4}, named("context_by_token"));
-    out = b_.reshape(out, {batch_, tokens_, c_.heads * d}, named("attn"));
+    Value* out = plain_attention(b_, q, k, v, {.scale = scale_, .mask = mask_, .prefix = prefix_});
     return linear(out, "o", c_.hidden_size, c_.heads * d, c_.attention_bias);
   }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "blocks/rotary.h"
 #include "core/dtype.h"
 #include "frontends/named_tensors.h"
 #include "ir/graph.h"
@@ -20,20 +21,6 @@ namespace atb {
 class ConfigJson;
 class GgufConfig;
 class Weights;
-
-// Rotary position embedding. Frequencies come from it through rope_frequencies() of models/load/rope.h.
-struct RopeConfig {
-  double theta = 10000.0;
-  std::string type = "default";  // or "llama3"
-  int64_t rotary_dim = 0;        // leading dims of a head that rotate; even, at most head_dim
-  // llama3 only.
-  double factor = 1.0;
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;
-  int64_t original_context = 0;
-  // Divisor of each frequency (GGUF rope_freqs.weight), rotary_dim / 2 of them; empty: none.
-  std::vector<float> frequency_divisors;
-};
 
 // A checked configuration: all sizes positive, heads a multiple of kv_heads, every real number finite.
 struct ModelConfig {

@@ -88,3 +88,13 @@ def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
     result = run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     assert result.returncode != 0
     assert 'requested version "9.0"' in result.stderr
+
+
+def test_declared_blocks_run_outside_the_tree(prefix: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "cpp" / "graph_op", tmp_path / "source")
+    succeed("cmake", "-S", tmp_path / "source", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    succeed("cmake", "--build", tmp_path / "build")
+    output = succeed(tmp_path / "build" / "graph_op", "5")
+    assert "flash_attention" in output
+    assert "sum of magnitudes" in output
+    assert run(tmp_path / "build" / "graph_op", "none").returncode == 2

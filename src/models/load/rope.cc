@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rope configurations and frequencies.
+// Rope configurations.
 #include "models/load/rope.h"
 
 #include <cmath>
-#include <numbers>
 #include <string>
 
 #include "core/error.h"
@@ -35,22 +34,6 @@ void read_llama3(const ConfigJson& rope, int64_t context, RopeConfig& result) {
     rope.fail("high_freq_factor", "is " + std::to_string(result.high_freq_factor) + ", must be above low_freq_factor " +
                                       std::to_string(result.low_freq_factor));
   }
-}
-
-// Llama 3.1's rule: short waves as they are, long ones divided by the factor, a linear blend between.
-float scale_llama3(float frequency, const RopeConfig& rope) {
-  const auto factor = static_cast<float>(rope.factor);
-  const auto context = static_cast<float>(rope.original_context);
-  const auto low = static_cast<float>(rope.low_freq_factor);
-  const auto range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
-  const auto longest = static_cast<float>(static_cast<double>(rope.original_context) / rope.low_freq_factor);
-  const auto shortest = static_cast<float>(static_cast<double>(rope.original_context) / rope.high_freq_factor);
-  const float wave = static_cast<float>(2.0 * std::numbers::pi) / frequency;
-  if (wave > longest) return frequency / factor;
-  if (wave < shortest) return frequency;
-  const float smooth = (context / wave - low) / range;
-  const float scaled = (1.0f - smooth) * frequency / factor;
-  return scaled + smooth * frequency;
 }
 
 }  // namespace
@@ -101,19 +84,6 @@ RopeConfig rope_from_gguf(const GgufConfig& config, int64_t head_dim) {
             ": tensor rope_freqs.weight holds ", divisor, ", must be finite and above 0");
   }
   return result;
-}
-
-std::vector<float> rope_frequencies(const RopeConfig& rope) {
-  std::vector<float> frequencies(static_cast<size_t>(rope.rotary_dim / 2));
-  const double theta = static_cast<float>(rope.theta);
-  for (size_t i = 0; i < frequencies.size(); ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.rotary_dim);
-    const auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
-    frequencies[i] = 1.0f / power;
-    if (rope.type == "llama3") frequencies[i] = scale_llama3(frequencies[i], rope);
-    if (!rope.frequency_divisors.empty()) frequencies[i] /= rope.frequency_divisors[i];
-  }
-  return frequencies;
 }
 
 }  // namespace atb

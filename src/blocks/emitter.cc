@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks the lists of a block and builds the plain graph.
+#include "blocks/emitter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace atb {
+
+void ItemCall::fail(const std::string& what) const {
+  throw_error(Code::kInvalidArgument, "[", item.kind, "] ", scope, ": ", what);
+}
+
+int64_t ItemCall::width(const Value* x) const {
+  const Dim& last = x->dim(-1);
+  if (!is_float(x->type().dtype)) fail("reads " + x->type().str() + "; expected floats [B, T, features]");
+  if (!last.is_constant()) fail("the number of features " + last.str() + " must not depend on sizes of the call");
+  return last.constant();
+}
+
+Value* ItemCall::parameter(const std::string& suffix, std::vector<int64_t> shape, ParameterInit init) const {
+  return emitter.parameter(path + "." + suffix, shape, init);
+}
+
+Value* ItemCall::linear(Value* x, int64_t out, bool bias, const std::string& suffix) const {
+  const int64_t in = width(x);
+  if (out < 1) fail("out_features " + std::to_string(out) + " must be 1 or more");
+  const std::string under = suffix.empty() ? "" : suffix + ".";
+  // As torch.nn.Linear starts: U(-1 / sqrt(in), 1 / sqrt(in)).
+  const ParameterInit init{ParameterInit::Kind::kUniform,
+                           1.0 / std::sqrt(static_cast<double>(std::max<int64_t>(in, 1)))};
+  std::vector<Value*> inputs = {x, parameter(under + "weight", {out, in}, init)};
+  if (bias) inputs.push_back(parameter(under + "bias", {out}, init));
+  return b("linear", std::move(inputs), {}, scope + (suffix.empty() ? "" : "." + suffix));
+}
+
+Value* ItemCall::source(const std::string& name) const {
+  ListScope& names = emitter.scope();
+  if (name == "input") return names.input;
+  const auto it = names.results.find(name);
+  if (it != names.results.end() && it->second != nullptr) return it->second;
+  std::string known = "input";
+  for (const auto& [key, value] : names.results) known += value == nullptr ? "" : ", " + key;
+  fail("source \"" + name + "\" is no item before it that gives one result; there are " + known);
+}
+
+Value* ItemCall::positions(const Value* x) const {
+  const Dim& tokens = x->dim(1);
+  Value* given = emitter.input("positions");
+  if (given != nullptr && given->dim(-1) == tokens) return given;
+  return b("iota", {}, {{"shape", Shape{tokens}}}, scope + ".positions");
+}
+
+Emitter::Emitter(const BlockCall& call, BlockGraph& result) : call_(call), result_(result), b_(*result.graph) {
+  for (const auto& [name, type] : call.inputs) {
+    result.graph->add_input(name, type);
+    read_[name] = false;
+  }
+}
+
+Value* Emitter::parameter(const std::string& name, const std::vector<int64_t>& shape, ParameterInit init) {
+  const auto it = parameters_.find(name);
+  if (it != parameters_.end()) {
+    const Shape expected(shape.begin(), shape.end());
+    require(it->second->shape() == expected, Code::kInvalidArgument, "[GraphOp] parameter ", name, ": streams need ",
+            to_string(it->second->shape()), " and ", to_string(expected),
+            "; query, key and value must be equally wide");
+    return it->second;
+  }
+  Value* value = b_.constant(Constant::absent(name, call_.dtype, nullptr, shape));
+  result_.parameters.push_back({name, shape, init});
+  parameters_[name] = value;
+  return value;
+}
+
+Value* Emitter::input(std::string_view name) {
+  const auto it = read_.find(name);
+  if (it == read_.end()) return nullptr;
+  it->second = true;
+  return result_.graph->find_input(name);
+}
+
+void Emitter::run_item(const std::vector<BlockItem>& list, size_t index, Flow& flow) {
+  const BlockItem& item = list[index];
+  const ItemDef& def = ItemRegistry::instance().get(item.kind);
+  const std::string path = scope_->prefix.path(item, index);
+  const ItemCall call{*this, b_, list, index, item, path, item.name.empty() ? path : scope_->prefix.named + item.name};
+  if (flow.values.size() < def.min_inputs || flow.values.size() > def.max_inputs) {
+    const std::string takes =
+        def.max_inputs == def.min_inputs ? std::to_string(def.max_inputs) : "from " + std::to_string(def.min_inputs);
+    call.fail("is given " + std::to_string(flow.values.size()) + " values by the item before; it takes " + takes);
+  }
+  b_.set_scope(call.scope);
+  def.apply(call, flow);
+  Value* result = flow.values.size() == 1 ? flow.single() : nullptr;
+  if (def.group == "residual") scope_->last_residual = result;
+  if (!item.name.empty()) scope_->results[item.name] = result;
+}
+
+void Emitter::run(const std::vector<BlockItem>& list, Flow& flow, ListScope& scope) {
+  ListScope* outer = scope_;
+  scope_ = &scope;
+  for (size_t index = 0; index < list.size(); ++index) run_item(list, index, flow);
+  scope_ = outer;
+}
+
+// The streams that the call gives: keys and values default to the query.
+Flow Emitter::first_flow() {
+  Flow flow{{input("x")}};
+  const bool has_streams = read_.contains("key") || read_.contains("value");
+  if (has_streams) {
+    flow.key = read_.contains("key") ? result_.graph->find_input("key") : flow.single();
+    flow.value = read_.contains("value") ? result_.graph->find_input("value") : flow.single();
+  }
+  return flow;
+}
+
+void Emitter::require_all_read() const {
+  for (const auto& [name, read] : read_) {
+    // Positions tell plugins and caches where tokens stand, whoever else reads them.
+    require(read || name == "positions", Code::kInvalidArgument, "[GraphOp] ", name,
+            " is given, but no item reads it: key, value and attention_mask need a FlashAttention, residual a "
+            "ResidualAdd from \"input\"");
+  }
+}
+
+void Emitter::build(const std::vector<BlockItem>& items) {
+  Flow flow = first_flow();
+  ListScope scope{.prefix = {}, .input = flow.single()};
+  if (read_.contains("residual")) scope.input = result_.graph->find_input("residual");
+  run(items, flow, scope);
+  require(flow.values.size() == 1, Code::kInvalidArgument, "[GraphOp] the last item gives ", flow.values.size(),
+          " values; join them with Add, Mul, Concat or Custom");
+  if (read_.contains("residual") && !result_.graph->find_input("residual")->uses().empty()) read_["residual"] = true;
+  if (!flow.separate()) {
+    for (const char* name : {"key", "value"}) {
+      if (read_.contains(name)) read_[name] = true;
+    }
+  }
+  require_all_read();
+  result_.graph->set_outputs({flow.single()}, {"output"});
+}
+
+}  // namespace atb

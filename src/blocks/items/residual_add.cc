@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// ResidualAdd.
+#include "blocks/emitter.h"
+#include "blocks/items/join_util.h"
+
+namespace atb {
+
+void register_item_residual_add(ItemRegistry& registry) {
+  ItemDef def;
+  def.kind = "residual_add";
+  def.doc =
+      "source + x. \"input\" is the residual of the call, else its first argument; without a source it is \"input\" "
+      "for "
+      "the first such item of a list, and the result of the one before for the others.";
+  def.group = "residual";
+  def.attrs = {{"source", AttrKind::kText, std::string(), false, "input, or an earlier item's name"}};
+  def.apply = on_primary_stream([](const ItemCall& call, Flow& flow) {
+    const std::string& source = call.item.attrs.text("source");
+    Value* before = call.emitter.scope().last_residual;
+    Value* residual = source.empty() && before != nullptr ? before : call.source(source.empty() ? "input" : source);
+    flow.values = {join(call, "add", residual, flow.single())};
+  });
+  registry.add(std::move(def));
+}
+
+}  // namespace atb

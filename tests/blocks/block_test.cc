@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Declared blocks: their plain graphs as text, names of parameters, and errors.
+#include "blocks/block.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "blocks/item.h"
+#include "core/error.h"
+#include "ir/text.h"
+#include "ir/verifier.h"
+
+namespace atb {
+namespace {
+
+BlockItem item(std::string kind, std::string name = {}, Attrs attrs = {}) {
+  return {std::move(kind), std::move(name), std::move(attrs)};
+}
+
+BlockItem linear(std::string name, int64_t out) { return item("linear", std::move(name), {{"out_features", out}}); }
+
+BlockItem attention(int64_t heads) { return item("flash_attention", "attn", {{"num_heads", heads}, {"causal", true}}); }
+
+Type floats(std::string_view tokens, int64_t width) {
+  return {DType::kF32, {block_symbol("B"), block_symbol(tokens), width}};
+}
+
+BlockCall call_of(int64_t width) { return {.inputs = {{"x", floats("T", width)}}}; }
+
+std::string text_of(const Block& block, const BlockCall& call) {
+  const BlockGraph built = block.graph(call);
+  verify(*built.graph, "the test");
+  return print(*built.graph);
+}
+
+void expect_error(const std::function<void()>& run, const std::string& message) {
+  try {
+    run();
+    FAIL() << "no error; expected " << message;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+  }
+}
+
+TEST(BlockTest, FeedForwardBlockIsPlainOperators) {
+  const Block block({item("layer_norm"), linear("up", 8), item("silu"), linear("", 4), item("residual_add")});
+  EXPECT_EQ(text_of(block, call_of(4)), R"(graph @GraphOp(%x: f32[B, T, 4]) {
+  symbols B in [1, 65536], T in [1, 1048576]
+  const @0.weight : f32[4]
+  const @0.bias : f32[4]
+  const @up.weight : f32[8, 4]
+  const @up.bias : f32[8]
+  const @3.weight : f32[4, 8]
+  const @3.bias : f32[4]
+  %0 = layer_norm(%x, @0.weight, @0.bias) {scope="0", eps=1e-05} : f32[B, T, 4]
+  %up = linear(%0, @up.weight, @up.bias) {scope="up"} : f32[B, T, 8]
+  %2 = silu(%up) {scope="2"} : f32[B, T, 8]
+  %3 = linear(%2, @3.weight, @3.bias) {scope="3"} : f32[B, T, 4]
+  %4 = add(%x, %3) {scope="4"} : f32[B, T, 4]
+  return %4 as output
+}
+)");
+}
+
+TEST(BlockTest, StreamsOfTheirOwnGoOverTheSameItems) {
+  const Block block(
+      {item("rms_norm", "query"), linear("p", 12), item("flash_attention", "attn", {{"num_heads", int64_t{2}}})});
+  BlockCall call = call_of(4);
+  call.inputs.emplace_back("key", floats("S", 4));
+  call.inputs.emplace_back("value", floats("S", 4));
+  const std::string text = text_of(block, call);
+  EXPECT_NE(text.find("%attn.q = slice(%p) {scope=\"attn\", axis=-1, bounds=[0, 4]} : f32[B, T, 4]"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("bounds=[4, 8]} : f32[B, S, 4]"), std::string::npos) << text;
+  EXPECT_NE(text.find("bounds=[8, 12]} : f32[B, S, 4]"), std::string::npos) << text;
+  EXPECT_EQ(block.graph(call).parameters.size(), 3u);
+}
+
+TEST(BlockTest, EveryParameterOfAGraphHasBeenDeclared) {
+  BlockItem branch = item("branch");
+  branch.branches = {{linear("gate", 8), item("silu")}, {linear("", 8)}, {}};
+  BlockItem nested = item("graph");
+  nested.branches = {
+      {item("gated_mlp", "mlp", {{"hidden_features", int64_t{6}}, {"bias", true}}), item("rms_norm", "output")}};
+  const Block block({linear("in", 8), branch, item("add"), nested, item("layer_norm", "last", {{"bias", false}})});
+  const std::vector<std::string> names = {"in.weight",
+                                          "in.bias",
+                                          "gate.weight",
+                                          "gate.bias",
+                                          "1.1.0.weight",
+                                          "1.1.0.bias",
+                                          "3.mlp.gate_proj.weight",
+                                          "3.mlp.gate_proj.bias",
+                                          "3.mlp.up_proj.weight",
+                                          "3.mlp.up_proj.bias",
+                                          "3.mlp.down_proj.weight",
+                                          "3.mlp.down_proj.bias",
+                                          "3.1.weight",
+                                          "last.weight"};
+  EXPECT_EQ(block.parameter_names(), names);
+  std::vector<std::string> made;
+  for (const BlockParameter& parameter : block.graph(call_of(8)).parameters) made.push_back(parameter.name);
+  EXPECT_EQ(made, names);
+}
+
+TEST(BlockTest, CachedAttentionsAreRecordedInOrder) {
+  BlockItem first = attention(4);
+  first.name = "first";
+  first.attrs.set("kv_cache", true);
+  first.attrs.set("num_kv_heads", int64_t{2});
+  BlockItem second = attention(2);
+  second.attrs.set("kv_cache", true);
+  const Block block({linear("a", 64), first, linear("b", 24), second});
+  EXPECT_TRUE(block.cached());
+  const BlockGraph built = block.graph(call_of(8));
+  ASSERT_EQ(built.cached.size(), 2u);
+  EXPECT_EQ(built.cached[0].scope, "first");
+  EXPECT_EQ(built.cached[0].kv_heads, 2);
+  EXPECT_EQ(built.cached[0].head_dim, 8);
+  EXPECT_EQ(built.cached[1].scope, "attn");
+  EXPECT_EQ(built.cached[1].head_dim, 4);
+  EXPECT_FALSE(Block({linear("a", 24), attention(2)}).cached());
+}
+
+TEST(BlockTest, AttentionWithoutProjectionIsNoted) {
+  EXPECT_EQ(Block({attention(2)}).graph(call_of(8)).warnings.size(), 1u);
+  EXPECT_TRUE(Block({linear("p", 24), attention(2)}).graph(call_of(8)).warnings.empty());
+}
+
+TEST(BlockTest, ErrorsNameTheItem) {
+  expect_error([] { Block({item("conv")}); }, "there is no item \"conv\"; items are add, branch");
+  expect_error([] { Block({item("linear", "q")}); }, "[linear] q: attribute out_features is missing");
+  expect_error([] { Block({item("silu", "a"), item("silu", "a")}); }, "[silu] a: two items have this name");
+  expect_error(
+      [] {
+        Block({linear("p", 10), attention(2)}).graph(call_of(4));
+      },
+      "[flash_attention] attn: the projection gives 10 features; expected (num_heads + 2 * num_kv_heads) * "
+      "head_dim = a multiple of 6");
+  BlockCall call = call_of(4);
+  call.inputs.emplace_back("residual", floats("T", 4));
+  expect_error([&] { Block({item("silu")}).graph(call); }, "residual is given, but no item reads it");
+}
+
+TEST(BlockTest, NestingIsBounded) {
+  BlockItem inner = item("silu");
+  for (int i = 0; i < 100; ++i) {
+    BlockItem outer = item("graph");
+    outer.branches = {{inner}};
+    inner = outer;
+  }
+  expect_error([&] { Block({inner}); }, "deep");
+}
+
+TEST(BlockTest, EveryItemSaysWhatItDoes) {
+  for (const ItemDef& def : ItemRegistry::instance().all()) {
+    EXPECT_FALSE(def.doc.empty()) << def.kind;
+    for (const ItemParameter& parameter : def.parameters) EXPECT_FALSE(parameter.suffix.empty()) << def.kind;
+  }
+}
+
+}  // namespace
+}  // namespace atb

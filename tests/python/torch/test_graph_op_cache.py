@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GraphOp with a KVCache: calls that append give what one call gives; the issue's modules as written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import atb as core  # noqa: E402
+import atb_torch as atb  # noqa: E402
+from block_reference import error, randomize  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+H, HEADS = 32, 4
+pytestmark = pytest.mark.filterwarnings("ignore:.*no projection before it")
+
+
+def make_block(**options: Any) -> atb.GraphOp:
+    return atb.GraphOp(
+        [
+            atb.RMSNorm("norm"),
+            atb.Linear("qkv", out_features=(HEADS + 4) * 8),
+            atb.FlashAttention("attn", num_heads=HEADS, num_kv_heads=2, causal=True, kv_cache=True, **options),
+            atb.Linear("out", out_features=H),
+            atb.ResidualAdd(),
+        ]
+    )
+
+
+def make_cache(layers: int = 1) -> atb.KVCache:
+    return atb.KVCache(num_layers=layers, num_heads=2, head_dim=8, max_tokens=64)
+
+
+@pytest.mark.parametrize("rope", [None, True], ids=["plain", "rope"])
+@pytest.mark.parametrize("chunks", [[1] * 11, [3, 3, 3, 2], [7, 4], [11]], ids=str)
+def test_chunks_give_the_bits_of_one_call(rope: Any, chunks: list[int]) -> None:
+    x = torch.randn(3, 11, H, generator=torch.Generator().manual_seed(1))
+    block = make_block(rope=rope)
+    assert block(x)[1] is None
+    randomize(block)
+    whole, _ = block(x, kv_cache=make_cache())
+    assert error(whole, block(x)[0]) < 1e-4
+    cache, outputs = make_cache(), []
+    for part in x.split(chunks, dim=1):
+        output, cache_again = block(part, kv_cache=cache)
+        assert cache_again is cache
+        outputs.append(output)
+    assert cache.length == 11
+    assert torch.equal(torch.cat(outputs, dim=1), whole)
+    if rope:
+        assert error(torch.cat([block(part)[0] for part in x.split(1, dim=1)], dim=1), whole) > 0.01
+
+
+def test_positions_of_the_caller_win() -> None:
+    x = torch.randn(1, 6, H, generator=torch.Generator().manual_seed(2))
+    block, cache = make_block(rope=True), make_cache()
+    block(x)
+    randomize(block)
+    shifted = torch.arange(6) * 5
+    whole, _ = block(x, positions=shifted)
+    first, _ = block(x[:, :4], positions=shifted[:4], kv_cache=cache)
+    second, _ = block(x[:, 4:], positions=shifted[4:], kv_cache=cache)
+    assert error(torch.cat((first, second), 1), whole) < 1e-4
+
+
+def test_calls_that_do_not_fit() -> None:
+    x, block, cache = torch.randn(2, 3, H), make_block(), make_cache()
+    with pytest.raises(core.UnsupportedError, match="attention_mask together with kv_cache"):
+        block(x, attention_mask=torch.ones(2, 3), kv_cache=cache)
+    with pytest.raises(core.InvalidArgumentError, match="num_heads=2"):
+        block(x, kv_cache=atb.KVCache(num_layers=1, num_heads=3, head_dim=8, max_tokens=9))
+    block(x, kv_cache=cache)
+    with pytest.raises(core.InvalidArgumentError):
+        block(x[:1], kv_cache=cache)
+    assert cache.length == 3
+
+
+class Block(nn.Module):
+    def __init__(self, hidden_dim: int, num_heads: int, mlp_dim: int) -> None:
+        super().__init__()
+        self.attention_graph = atb.GraphOp(
+            [
+                atb.LayerNorm(eps=1e-5),
+                atb.FlashAttention(num_heads=num_heads, causal=True, kv_cache=True),
+                atb.Linear(out_features=hidden_dim),
+                atb.ResidualAdd(),
+            ]
+        )
+        self.mlp_graph = atb.GraphOp(
+            [
+                atb.LayerNorm(eps=1e-5),
+                atb.Linear(out_features=mlp_dim),
+                atb.SiLU(),
+                atb.Linear(out_features=hidden_dim),
+                atb.ResidualAdd(),
+            ]
+        )
+
+    def forward(self, x: torch.Tensor, kv_cache: Any = None) -> Any:
+        x, kv_cache = self.attention_graph(x, kv_cache=kv_cache)
+        x = self.mlp_graph(x)
+        return x, kv_cache
+
+
+class Model(nn.Module):
+    def __init__(self, vocab_size: int, hidden_dim: int, num_layers: int, num_heads: int, mlp_dim: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, hidden_dim)
+        self.layers = nn.ModuleList([Block(hidden_dim, num_heads, mlp_dim) for _ in range(num_layers)])
+        self.norm = nn.LayerNorm(hidden_dim)
+        self.lm_head = nn.Linear(hidden_dim, vocab_size, bias=False)
+        self.kv_cache = atb.KVCache(
+            num_layers=num_layers, num_heads=num_heads, head_dim=hidden_dim // num_heads, max_tokens=4096
+        )
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(input_ids)
+        for layer in self.layers:
+            x, self.kv_cache = layer(x, kv_cache=self.kv_cache)
+        return self.lm_head(self.norm(x))
+
+
+def plain_logits(state: Any, ids: torch.Tensor, layers: int) -> torch.Tensor:
+    """The same model in plain PyTorch, over the model's own names."""
+    x = state["embedding.weight"][ids]
+    for layer in range(layers):
+        a, m = f"layers.{layer}.attention_graph.", f"layers.{layer}.mlp_graph."
+        y = F.layer_norm(x, (H,), state[a + "0.weight"], state[a + "0.bias"])
+        heads = y.view(*y.shape[:2], HEADS, -1).transpose(1, 2)
+        out = F.scaled_dot_product_attention(heads, heads, heads, is_causal=True).transpose(1, 2).reshape(y.shape)
+        x = x + F.linear(out, state[a + "2.weight"], state[a + "2.bias"])
+        y = F.layer_norm(x, (H,), state[m + "0.weight"], state[m + "0.bias"])
+        y = F.silu(F.linear(y, state[m + "1.weight"], state[m + "1.bias"]))
+        x = x + F.linear(y, state[m + "3.weight"], state[m + "3.bias"])
+    return F.linear(F.layer_norm(x, (H,), state["norm.weight"], state["norm.bias"]), state["lm_head.weight"])
+
+
+@torch.no_grad()
+def test_a_model_of_blocks_runs_step_by_step() -> None:
+    model = Model(50, H, 2, HEADS, 48)
+    ids = torch.randint(50, (2, 9), generator=torch.Generator().manual_seed(3))
+    model(ids)
+    state = randomize(model)
+    model.kv_cache.reset()
+    expected = plain_logits(state, ids, 2)
+    steps = [model(part) for part in ids.split([4, 1, 1, 3], dim=1)]
+    assert error(torch.cat(steps, 1), expected) < 1e-4
+    assert model.kv_cache.length == 9
+    fresh = Model(50, H, 2, HEADS, 48)
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh(ids), fresh_logits(model, ids))
+
+
+def fresh_logits(model: Model, ids: torch.Tensor) -> torch.Tensor:
+    model.kv_cache.reset()
+    return model(ids)
