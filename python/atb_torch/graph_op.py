@@ -29,6 +29,7 @@ from atb_torch.block_parameters import (
 from atb_torch.checks import check_tensor, plain
 from atb_torch.dtypes import NAMES
 from atb_torch.errors import unsupported
+from atb_torch.freshness import Snapshot
 from atb_torch.items import Item
 
 _MAX_PROGRAMS = 8  # forms of call kept; each has packed weights of its own
@@ -40,12 +41,11 @@ Cached = tuple[str, int, int]  # scope of an attention, its heads of keys, featu
 
 @dataclass
 class Program:
-    """What serves one form of call: the graph before and after, and the state of the parameters packed in it."""
+    """What serves one form of call: the graph before and after, and its attentions that keep a cache."""
 
     graph: atb.Graph
     compiled: atb.CompiledGraph
     cached: list[Cached]
-    stamp: tuple[Any, ...]
 
 
 class GraphOp(nn.Module):
@@ -78,10 +78,11 @@ class GraphOp(nn.Module):
         self._block = _core.Block([_describe(item, self._kernels) for item in self.items])
         self._programs: dict[Any, Program] = {}
         self._last: Program | None = None
+        self._snapshot: Snapshot | None = None  # of the parameters that the programs have packed
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ("_block", "_programs", "_last", "_lock", "_kernels")
+        dropped = ("_block", "_programs", "_last", "_snapshot", "_lock", "_kernels")
         return {key: value for key, value in self.__dict__.items() if key not in dropped}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -148,12 +149,10 @@ class GraphOp(nn.Module):
         kv_dtype: of the cache that the call appends to; None: none.
         """
         with self._lock:
-            stamp = tuple(_stamp(parameter) for parameter in self.parameters())
+            if self._snapshot is None or not self._snapshot.holds():
+                self._programs.clear()
             key = (call.form, kv_dtype)
-            program = self._programs.pop(key, None)
-            if program is None or program.stamp != stamp:
-                self._programs = {k: kept for k, kept in self._programs.items() if kept.stamp == stamp}
-                program = self._make(call, kv_dtype)
+            program = self._programs.pop(key, None) or self._make(call, kv_dtype)
             self._programs[key] = program
             while len(self._programs) > _MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
@@ -177,7 +176,8 @@ class GraphOp(nn.Module):
         graph.to_kernel_array = torch.from_dlpack
         scopes = [] if kv_dtype is None else [scope for scope, _, _ in cached]
         compiled = graph.compile(threads=self.threads, cached=scopes, kv_dtype=kv_dtype or "f32")
-        return Program(graph, compiled, cached, tuple(_stamp(parameter) for parameter in self.parameters()))
+        self._snapshot = Snapshot(self)
+        return Program(graph, compiled, cached)
 
     def _build(self, inputs: Sequence[Any], dtype: str) -> tuple[_core.Graph, list[Declared], list[Cached], list[str]]:
         listed = [(name, kind, list(dims)) for name, kind, dims in inputs]
@@ -287,11 +287,6 @@ def _bind(args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         return dict(_SIGNATURE.bind(*args, **kwargs).arguments)
     except TypeError as error:
         wrong_call(str(error))
-
-
-def _stamp(parameter: torch.Tensor) -> tuple[int, int]:
-    """Changes when a parameter is written to or replaced."""
-    return parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version
 
 
 def _describe(item: Any, kernels: dict[str, Callable[..., Any]]) -> dict[str, Any]:

@@ -69,13 +69,8 @@ def FlashAttention(
     rope: rotary embedding of queries and keys: True, a theta, a mapping of `RotaryEmbedding`'s options, or one.
     """
     rotary = _rotary(rope)
-    attrs: dict[str, Any] = {
-        "num_heads": num_heads,
-        "num_kv_heads": num_kv_heads,
-        "head_dim": head_dim,
-        "causal": causal,
-    }
-    attrs |= {"kv_cache": kv_cache, "scale": scale, "window": window, "softcap": softcap}
+    attrs: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
+    attrs |= {"causal": causal, "kv_cache": kv_cache, "scale": scale, "window": window, "softcap": softcap}
     return Item("flash_attention", name, attrs, ((rotary,),) if rotary is not None else ())
 
 
