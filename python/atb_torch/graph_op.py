@@ -31,6 +31,7 @@ from atb_torch.dtypes import NAMES
 from atb_torch.errors import unsupported
 from atb_torch.freshness import Snapshot
 from atb_torch.items import Item
+from atb_torch.kv_cache import KVCache
 
 _MAX_PROGRAMS = 8  # forms of call kept; each has packed weights of its own
 # Names that mean an argument of the call: an item so named has its index as the prefix of its parameters.
@@ -120,9 +121,10 @@ class GraphOp(nn.Module):
         if not self._block.cached:
             wrong_call("kv_cache is given, but no item has kv_cache=True")
         names = [name for name, _, _ in call.inputs]
-        for name in ("key", "value", "attention_mask"):
-            if name in names:
-                unsupported(f"{name} together with kv_cache: the cache holds keys of the block's own tokens, all seen")
+        if not isinstance(kv_cache, KVCache):
+            wrong_call(f"kv_cache is a {type(kv_cache).__name__}, expected an atb_torch.KVCache")
+        if "attention_mask" in names:
+            unsupported("attention_mask together with kv_cache: sequences of a cache have one length, all of it seen")
         placed = self._block.has("rotary_embedding") and "positions" not in names
         if placed:
             call.add("positions", torch.arange(call.tokens), ("T",))
