@@ -84,7 +84,7 @@ def take_call(
 def _check(name: str, tensor: Any) -> None:
     if not isinstance(tensor, torch.Tensor):
         wrong_call(f"{name} is a {type(tensor).__name__}, expected a tensor")
-    check_tensor(name, tensor, gradients=True)
+    check_tensor(name, tensor, gradients=True, fake=True)
 
 
 def _other(tensor: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
@@ -100,9 +100,10 @@ def _add_keys(call: BlockCall, x: torch.Tensor, key: Any, value: Any) -> int:
             wrong_call(f"{name} is {list(tensor.shape)}; expected {x.shape[0]} sequences, as x {list(x.shape)}")
         length = tensor.shape[1]
         call.add(name, tensor, ("B", "T" if length == x.shape[1] else "S", *tensor.shape[2:]))
-    lengths = {tensor.shape[1] for tensor in (x if key is None else key, x if value is None else value)}
-    if len(lengths) > 1:
-        wrong_call(f"key and value have {sorted(lengths)} tokens, expected equal numbers (x stands for one not given)")
+    keys, values = ((x if tensor is None else tensor).shape[1] for tensor in (key, value))
+    if keys != values:
+        counts = sorted((keys, values))
+        wrong_call(f"key and value have {counts} tokens, expected equal numbers (x stands for one not given)")
     return length
 
 

@@ -60,13 +60,15 @@ def _memory(tensor: torch.Tensor) -> tuple[int, int]:
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor whose memory holds its values: not one that is negated, or made, when it is read."""
     tensor = tensor.detach()
+    if isinstance(tensor, FakeTensor):  # it has no memory
+        return tensor
     return tensor.clone() if tensor._is_zerotensor() else tensor.resolve_neg()
 
 
-def check_tensor(name: str, tensor: torch.Tensor, gradients: bool = False) -> None:
+def check_tensor(name: str, tensor: torch.Tensor, gradients: bool = False, fake: bool = False) -> None:
     """`atb.UnsupportedError` for a tensor that is elsewhere, sparse or of another dtype.
 
-    gradients: one that needs them is refused too.
+    gradients: one that needs them is refused too. fake: one without data, as export passes, is let through.
     """
     if gradients and tensor.requires_grad and torch.is_grad_enabled():
         unsupported(f"{name} requires gradients, which ATB does not compute; use torch.no_grad() or .detach()")
@@ -74,7 +76,8 @@ def check_tensor(name: str, tensor: torch.Tensor, gradients: bool = False) -> No
         unsupported(f"{name} is on the meta device and has no data; load the weights first")
     if tensor.device.type != "cpu":
         unsupported(f"{name} is on {tensor.device}; ATB runs on the CPU: move the module and its inputs there")
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or isinstance(tensor, FakeTensor):
+    without_data = isinstance(tensor, FakeTensor) and not fake
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or without_data:
         unsupported(f"{name} is inside of a transform as torch.func's and export's; call it outside")
     if tensor.is_nested:
         unsupported(f"{name} is a nested tensor; pass a padded one and a mask")

@@ -15,12 +15,14 @@ import atb
 import torch
 from atb import _core
 
+from atb_torch.caches import CachedCall, find_home, tokens_of
 from atb_torch.checks import check_arguments, check_mode, check_module, check_unshared, plain
 from atb_torch.errors import unsupported
 from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, export, take_apart
 from atb_torch.freshness import Snapshot
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
+from atb_torch.kv_cache import KVCache
 from atb_torch.ones import same_at_one
 from atb_torch.options import as_level, note_unbuilt, set_mode
 from atb_torch.releasing import release_parameters
@@ -42,6 +44,7 @@ class Variant:
     states: list[State]
     guards: Guards
     sizes: dict[str, int]  # of symbols, as exported
+    cached: CachedCall | None = None  # where declared blocks append to a cache
     right_at_one: dict[frozenset[str], bool] = field(default_factory=dict)  # by the symbols that are 1
 
     def accepts(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -63,17 +66,21 @@ class Variant:
             for ones in itertools.combinations(names, count):
                 self._is_right_at(frozenset(ones))
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The module's outputs for the tensors of a call; what the module writes to is written."""
+    def run(self, tensors: Sequence[torch.Tensor], cache: KVCache | None = None) -> Any:
+        """The module's outputs for the tensors and the cache of a call; what the module writes to is written."""
         states = [self._tensor_of(state, tensors) for state in self.states]
         held = [tensor for state, tensor in zip(self.states, states, strict=True) if state.argument < 0]
         arrays = [plain(tensor) for tensor in (*(tensors[number] for number in self.arguments), *held)]
-        results = [torch.from_dlpack(result) for result in self.compiled(*arrays)]
+        if self.cached is None or cache is None:
+            made = self.compiled(*arrays)
+        else:
+            made = self.cached.run(self.compiled, cache, tensors, arrays)
+        results = [torch.from_dlpack(result) for result in made]
         count = len(results) - len(states)
         with torch.no_grad():
             for state, result in zip(states, results[count:], strict=True):
                 state.copy_(result)
-        return self.outputs.rebuild(results[:count])
+        return self.outputs.rebuild(results[:count], cache)
 
     def written(self) -> list[torch.Tensor]:
         """The buffers and other tensors of the module that it writes to."""
@@ -138,7 +145,9 @@ class CompiledModule(torch.nn.Module):
         call = call_of(self.module, args, kwargs)
         check_arguments(call)
         check_mode(self.module)
-        return self.prepare(call).run([leaf.tensor for leaf in call.leaves])
+        variant = self.prepare(call)
+        cache = None if variant.cached is None else variant.cached.home.get(self.module, call)
+        return variant.run([leaf.tensor for leaf in call.leaves], cache)
 
     def prepare(self, call: Call) -> Variant:
         """The program for a call, made now if there is none."""
@@ -190,14 +199,21 @@ class CompiledModule(torch.nn.Module):
     def _make(self, call: Call, as_given: bool) -> Variant:
         exported, imported = import_call(self.module, call, self._optimizer, as_given)
         assert exported.entry is not None
+        home = find_home(self.module, call, exported.caches)
+        cached, options = None, dict(self._options)
+        if home is not None:
+            cached = CachedCall(home, imported.cached, tokens_of(imported), imported.placed)
+            options["cached"] = [attention.scope for attention in imported.cached]
+            options["kv_dtype"] = home.get(self.module, call).dtype_name
         return Variant(
-            compiled=imported.graph.compile(**self._options),
+            compiled=imported.graph.compile(**options),
             entry=exported.entry,
             outputs=exported.outputs,
             arguments=imported.arguments,
             states=imported.states,
             guards=imported.guards,
             sizes=imported.guards.bind(exported.examples) or {},
+            cached=cached,
         )
 
     def __getattr__(self, name: str) -> Any:

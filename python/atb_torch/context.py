@@ -33,6 +33,17 @@ def layer_of(scope: str) -> int:
     return int(found.group(1)) if found else -1
 
 
+@dataclass(frozen=True)
+class Cached:
+    """An attention that appends to a cache: its scope, its block, heads of its keys, and the tokens of a call."""
+
+    scope: str
+    block: Any
+    heads: int
+    features: int
+    tokens: Dim
+
+
 @dataclass
 class Context:
     """The graph under construction and the operator being lowered.
@@ -48,6 +59,9 @@ class Context:
     not_one: set[str] = field(default_factory=set)  # sizes, by sympy name, for which the program is wrong at 1
     known: dict[str, torch.Tensor] = field(default_factory=dict)  # constants by the names of their values
     made: list[str] = field(default_factory=list)  # nodes of the operator being lowered, by name
+    kernels: dict[str, Any] = field(default_factory=dict)  # of declared blocks, in Python
+    cached: list[Cached] = field(default_factory=list)  # in the order of their calls
+    positions: BuilderValue | None = None  # the input that says where a cached call's tokens stand
     _scalars: dict[tuple[str, str], BuilderValue] = field(default_factory=dict)
 
     # --- results as export describes them

@@ -13,7 +13,9 @@ import torch
 from atb import Graph, _core
 from atb.errors import UnsupportedError
 
+from atb_torch.block_export import without_caches
 from atb_torch.compiler import call_of, import_call
+from atb_torch.kv_cache import KVCache
 from atb_torch.releasing import release_parameters
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -37,7 +39,8 @@ def make_engine(
     options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
-    graph = import_call(model, call, optimizer)[1].graph
+    with without_caches():
+        graph = import_call(model, call, optimizer)[1].graph
     _require_no_kernels(graph)
     if release:
         release_parameters(model)
@@ -80,13 +83,14 @@ def _ids_name(model: torch.nn.Module) -> str:
 
 
 def context_length(model: torch.nn.Module) -> int:
-    """The longest sequence that the module's configuration names; DEFAULT_CONTEXT where it names none."""
+    """The longest sequence that the module's configuration names, else its cache; else DEFAULT_CONTEXT."""
     config = getattr(model, "config", None)
     for key in _CONTEXT_KEYS:
         value = getattr(config, key, None)
         if isinstance(value, int) and value > 0:
             return value
-    return DEFAULT_CONTEXT
+    caches = [value for module in model.modules() for value in vars(module).values() if isinstance(value, KVCache)]
+    return min((cache.max_tokens for cache in caches), default=DEFAULT_CONTEXT)
 
 
 def end_token_ids(model: torch.nn.Module) -> list[int]:

@@ -19,8 +19,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from atb_torch.block_export import take_shapes, watch_caches
 from atb_torch.errors import quiet, unsupported
 from atb_torch.kept import keep_functions
+from atb_torch.kv_cache import KVCache
 from atb_torch.ones import unchanged
 
 ROOT = "module"  # the attribute that holds the user's module, and so the head of every module path
@@ -56,6 +58,10 @@ class _TensorHere:
     """Stands for a tensor among the constants of a call."""
 
 
+class _CacheHere:
+    """Stands for the call's cache among the outputs."""
+
+
 _BY_VALUE = (numbers.Number, str, bytes, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _BY_IDENTITY = (type, enum.Enum, types.FunctionType, types.BuiltinFunctionType, torch._ops.OpOverload)
 
@@ -66,6 +72,8 @@ def _constant_key(value: Any) -> Any:
         return _TensorHere
     if value is None or isinstance(value, _BY_VALUE):
         return (type(value), repr(value))  # 1, 1.0 and True are equal, 0.0 and -0.0 too; their texts are not
+    if isinstance(value, KVCache):  # not what it holds
+        return (KVCache, value.dtype_name)
     if not isinstance(value, _BY_IDENTITY):
         unsupported(
             f"an argument holds a {type(value).__name__}; arguments may be tensors, numbers, text, functions, and "
@@ -142,9 +150,10 @@ class Outputs:
     spec: pytree.TreeSpec | None = None
     constants: list[Any] = field(default_factory=list)
 
-    def rebuild(self, tensors: Sequence[torch.Tensor]) -> Any:
+    def rebuild(self, tensors: Sequence[torch.Tensor], cache: KVCache | None = None) -> Any:
         assert self.spec is not None
-        return pytree.tree_unflatten(_filled(self.constants, tensors), self.spec)
+        constants = [cache if isinstance(value, _CacheHere) else value for value in self.constants]
+        return pytree.tree_unflatten(_filled(constants, tensors), self.spec)
 
 
 _NUMBERS = (bool, int, float)
@@ -199,13 +208,20 @@ class Entry(torch.nn.Module):
         for value in flat:
             if isinstance(value, torch.SymInt):
                 unsupported("an output is a size of the inputs; return the tensor, whose shape tells it")
-            if not isinstance(value, (torch.Tensor, int, float, bool, str, type(None))):
+            if not isinstance(value, (torch.Tensor, int, float, bool, str, KVCache, type(None))):
                 unsupported(
                     f"an output is a {type(value).__name__}; outputs may be tensors, numbers, None, and containers "
                     f"that torch.utils._pytree knows ({_HOW_TO_REGISTER})"
                 )
-        self.outputs.constants = [_TensorHere() if isinstance(value, torch.Tensor) else value for value in flat]
+        self.outputs.constants = [_placeholder(value) for value in flat]
         return [value for value in flat if isinstance(value, torch.Tensor)]
+
+
+def _placeholder(value: Any) -> Any:
+    """What stands for an output that is another one at each call; others stand for themselves."""
+    if isinstance(value, torch.Tensor):
+        return _TensorHere()
+    return _CacheHere() if isinstance(value, KVCache) else value
 
 
 @dataclass
@@ -217,6 +233,7 @@ class Exported:
     examples: list[torch.Tensor] = field(default_factory=list)  # as they were exported
     entry: Entry | None = None
     outputs: Outputs = field(default_factory=Outputs)
+    caches: list[KVCache] = field(default_factory=list)  # that declared blocks were called with
 
 
 def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Exported:
@@ -225,10 +242,11 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
     Token-like tensors alone get other sizes first, so that those are dynamic too, unless `as_given`.
     """
     model = keep_functions(model, [leaf.tensor for leaf in call.leaves])
+    take_shapes(model, lambda: call_module(model, call.rebuild([leaf.tensor for leaf in call.leaves])))
     entry = Entry(model, call)
     tensors, dynamic = _dynamic(call.leaves, as_given)
     try:
-        with torch.no_grad(), quiet():
+        with torch.no_grad(), quiet(), watch_caches() as seen:
             shapes = (tuple(dynamic),) if tensors else None
             program = torch.export.export(entry, tuple(tensors), dynamic_shapes=shapes, strict=False)
     except atb.Error:
@@ -238,7 +256,8 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
         if re.search(r"\bs\d+\b", reason):
             reason = _reason_at_sizes(entry, call) or reason
         raise atb.UnsupportedError(f"[atb_torch] torch.export cannot export the module: {reason}") from error
-    return Exported(program, [leaf.name for leaf in call.leaves], tensors, entry, copy.copy(entry.outputs))
+    names, caches = [leaf.name for leaf in call.leaves], [cache for _, cache in seen]
+    return Exported(program, names, tensors, entry, copy.copy(entry.outputs), caches)
 
 
 def _first_line(error: Exception) -> str:

@@ -17,6 +17,7 @@ from atb.errors import FailedPreconditionError, InvalidArgumentError
 from torch import nn
 
 from atb_torch.block_call import BlockCall, take_call, wrong_call
+from atb_torch.block_export import ignores_caches, is_traced, trace
 from atb_torch.block_parameters import (
     Declared,
     check_shapes,
@@ -76,7 +77,7 @@ class GraphOp(nn.Module):
     def _prepare(self) -> None:
         """What is no part of a copy or of a saved module."""
         self._kernels: dict[str, Callable[..., Any]] = {}
-        self._block = _core.Block([_describe(item, self._kernels) for item in self.items])
+        self._block = _core.Block([describe(item, self._kernels) for item in self.items])
         self._programs: dict[Any, Program] = {}
         self._last: Program | None = None
         self._snapshot: Snapshot | None = None  # of the parameters that the programs have packed
@@ -113,6 +114,8 @@ class GraphOp(nn.Module):
         return (output, kv_cache) if self._block.cached else output
 
     def _run(self, call: BlockCall) -> torch.Tensor:
+        if is_traced(call):
+            return trace(self, call, self._dtype(call))
         program = self.program(call)
         return torch.from_dlpack(program.compiled(*call.tensors)[0])
 
@@ -125,6 +128,10 @@ class GraphOp(nn.Module):
             wrong_call(f"kv_cache is a {type(kv_cache).__name__}, expected an atb_torch.KVCache")
         if "attention_mask" in names:
             unsupported("attention_mask together with kv_cache: sequences of a cache have one length, all of it seen")
+        if ignores_caches():
+            return self._run(call)
+        if is_traced(call):
+            return trace(self, call, self._dtype(call), kv_cache)
         placed = self._block.has("rotary_embedding") and "positions" not in names
         if placed:
             call.add("positions", torch.arange(call.tokens), ("T",))
@@ -291,10 +298,10 @@ def _bind(args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         wrong_call(str(error))
 
 
-def _describe(item: Any, kernels: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+def describe(item: Any, kernels: dict[str, Callable[..., Any]]) -> dict[str, Any]:
     """An item as the core takes it; its Python callables are added to `kernels`."""
     if isinstance(item, GraphOp):
-        inside = [_describe(one, kernels) for one in item.items]
+        inside = [describe(one, kernels) for one in item.items]
         return {"kind": "graph", "name": item.name or "", "attrs": {}, "branches": [inside]}
     if not isinstance(item, Item):
         raise InvalidArgumentError(
@@ -305,7 +312,7 @@ def _describe(item: Any, kernels: dict[str, Callable[..., Any]]) -> dict[str, An
     if item.function is not None:
         attrs["kernel"] = f"python:{attrs['target']}#{len(kernels)}"
         kernels[attrs["kernel"]] = item.function
-    branches = [[_describe(one, kernels) for one in branch] for branch in item.branches]
+    branches = [[describe(one, kernels) for one in branch] for branch in item.branches]
     return {"kind": item.kind, "name": item.name or "", "attrs": attrs, "branches": branches}
 
 

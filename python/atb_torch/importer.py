@@ -15,7 +15,7 @@ from torch.export.graph_signature import InputKind
 
 from atb_torch import aliasing
 from atb_torch.aliasing import Alias, Storage, View
-from atb_torch.context import Context, Place, layer_of
+from atb_torch.context import Cached, Context, Place, layer_of
 from atb_torch.decompose import decompose, tensor_arguments
 from atb_torch.dtypes import NAMES, dtype_name
 from atb_torch.errors import Refused, Unequal, unsupported
@@ -64,6 +64,8 @@ class Imported:
     states: list[State]
     guards: Guards
     missing: list[Missing] = field(default_factory=list)
+    cached: list[Cached] = field(default_factory=list)  # attentions with a cache
+    placed: bool = False  # the last input are the positions of a cached call
 
 
 # Checks that export leaves in the program. What they say of sizes is among the guards; dtypes and devices are what
@@ -114,8 +116,11 @@ class _Importer:
         self._finish(nodes[-1])
         graph = atb.Graph(self._ctx.builder.finish())
         self._origins.give_to(graph)
+        graph.kernels.update(self._ctx.kernels)
         graph.to_kernel_array = torch.from_dlpack
-        return Imported(graph, arguments, [state for _, state in self._states], self._guards, self._missing)
+        states = [state for _, state in self._states]
+        placed = self._ctx.positions is not None
+        return Imported(graph, arguments, states, self._guards, self._missing, self._ctx.cached, placed)
 
     def merge(self, found: Unequal, merged: dict[str, int | str]) -> None:
         """Notes that two sizes are equal in every call, or refuses where they are not in the example."""

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "ir/op.h"
+#include "ir/text.h"
 
 namespace atb {
 namespace {
@@ -63,13 +64,26 @@ class Splicer {
   Attrs attrs_of(const Node& node) const {
     Attrs attrs = node.attrs();
     for (const auto& [name, attr] : node.attrs().items()) {
-      const Shape* shape = std::get_if<Shape>(&attr);
-      if (shape == nullptr) continue;
-      Shape here;
-      for (const Dim& dim : *shape) here.push_back(dim.substitute(extents_));
-      attrs.set(name, std::move(here));
+      if (const Shape* shape = std::get_if<Shape>(&attr)) attrs.set(name, here(*shape));
     }
+    // What an operator from outside gives is written as text.
+    if (node.is("external") && attrs.has("types")) attrs.set("types", types_here(attrs.text("types")));
     return attrs;
+  }
+
+  Shape here(const Shape& shape) const {
+    Shape result;
+    for (const Dim& dim : shape) result.push_back(dim.substitute(extents_));
+    return result;
+  }
+
+  std::string types_here(const std::string& text) const {
+    std::string result;
+    for (Type type : parse_types(text)) {
+      type.shape = here(type.shape);
+      result += (result.empty() ? "" : ", ") + type.str();
+    }
+    return result;
   }
 
   Graph& graph_;

@@ -67,6 +67,18 @@ TEST_F(Splice, ExtentsConstantsLayersAndScopesAreThoseOfTheCaller) {
   for (const Node* node : graph.nodes()) EXPECT_EQ(node->layer(), 3);
 }
 
+TEST_F(Splice, TypesOfOperatorsFromOutsideAreInTheCallersExtents) {
+  const std::unique_ptr<Graph> outside = parse_graph(R"(
+graph @outside(%x: f32[B, T, 4]) {
+  symbols B in [1, 64], T in [1, 8192]
+  %y = external(%x) {target="mine", types="f32[B, 2*T]"} : f32[B, 2*T]
+  return %y
+}
+)");
+  Value* y = splice_graph(graph, *outside, std::array<Value*, 1>{x}, {}, -1, "")[0];
+  EXPECT_EQ(to_string(y->shape()), to_string({x->dim(0), x->dim(1) * 2}));
+}
+
 TEST_F(Splice, TwiceIsTwice) {
   Value* first = splice(x, mask)[0];
   Value* second = splice(x, mask)[0];
