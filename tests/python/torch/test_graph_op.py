@@ -244,6 +244,19 @@ def test_attention_masks(x: torch.Tensor) -> None:
     assert error(block(x, attention_mask=one), expected_attention(state, x, x, x, x, mask=one)) < TOLERANCE
 
 
+def test_masks_over_keys_of_another_length() -> None:
+    block = atb.GraphOp([atb.Linear("p", out_features=3 * H), atb.FlashAttention("a", num_heads=HEADS)])
+    x, memory = normal(BATCH, 5, H), normal(BATCH, 7, H, seed=2)
+    state = ready(block, x)
+    q, k, v = sliced(state, "p", x, memory, memory, (H, H, H))
+    seen = normal(BATCH, 5, 7, seed=3) > -0.5
+    seen[..., 0] = True
+    for mask, wide in ((seen, seen[:, None]), (seen[:, 0], seen[:, None, :1]), (seen[:, :1], seen[:, None, :1])):
+        assert error(block(x, memory, memory, attention_mask=mask), attention(q, k, v, HEADS, mask=wide)) < TOLERANCE
+    nothing = torch.zeros(BATCH, 7, dtype=torch.bool)
+    assert torch.equal(block(x, memory, memory, attention_mask=nothing), torch.zeros(BATCH, 5, H))
+
+
 def test_without_a_projection_it_warns_once(x: torch.Tensor) -> None:
     block = atb.GraphOp(
         [
