@@ -69,6 +69,7 @@ def test_explain(model: str) -> None:
         "bytes_per_layer",
         "patterns",
         "not_matched",
+        "stages",
     }
     assert report["tokens"] == 2048
     text = run("explain", model).stdout

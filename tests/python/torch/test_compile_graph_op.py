@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +382,20 @@ def test_streams_masks_and_residuals_of_a_block_inside_a_module() -> None:
     seen[1, 6:] = False
     expected = module(x, memory, seen)
     assert distance(atb.compile(module)(x, memory, seen), expected) < 1e-4
+
+
+@torch.no_grad()
+def test_exported_programs_copies_and_changed_parameters() -> None:
+    torch.manual_seed(0)
+    mixed = Mixed().eval()
+    x = torch.randn(2, 7, 12)
+    expected = mixed(x)
+    program = torch.export.export(mixed, (x,), strict=False)
+    assert distance(program.module()(x), expected) < 1e-4
+    assert distance(atb.compile(program)(x), expected) < 1e-4
+    fast = atb.compile(mixed)
+    assert distance(copy.deepcopy(fast)(x), expected) < 1e-4
+    assert distance(fast(x), expected) < 1e-4
+    mixed.block.get_parameter("norm.weight").mul_(2.0)
+    assert distance(fast(x), expected) > 1e-2
+    assert distance(fast(x), mixed(x)) < 1e-4
