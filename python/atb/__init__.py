@@ -10,7 +10,7 @@ For example:
 
 from __future__ import annotations
 
-from atb import ops
+from atb import native, ops
 from atb._core import Tensor
 from atb._core import version as _version
 from atb.errors import (
@@ -60,5 +60,6 @@ __all__ = [
     "__version__",
     "get_include",
     "load_library",
+    "native",
     "ops",
 ]

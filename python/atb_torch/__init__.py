@@ -8,6 +8,7 @@ logits = fast(input_ids).logits
 block = atb_torch.GraphOp([atb_torch.LayerNorm(), atb_torch.Linear(out_features=64), atb_torch.ResidualAdd()])
 """
 
+from atb_torch import native
 from atb_torch.compiler import CompiledModule, compile, import_module
 from atb_torch.graph_op import GraphOp
 from atb_torch.items import (
@@ -60,4 +61,5 @@ __all__ = [
     "Split",
     "compile",
     "import_module",
+    "native",
 ]

@@ -44,6 +44,33 @@ void require_softcap(const InferArgs& args) {
   }
 }
 
+void require_qkv(const InferArgs& args, bool shared) {
+  for (size_t i = 0; i < 3; ++i) {
+    require_float(args, i);
+    require_rank(args, i, 4);
+  }
+  const Shape& q = args.type(0).shape;
+  const Shape& k = args.type(1).shape;
+  const Shape& v = args.type(2).shape;
+  for (size_t axis = 0; axis < 4; ++axis) require_equal(args, k[axis], v[axis], "extents of k and v");
+  if (!shared || !(k[0] == Dim(1))) require_equal(args, q[0], k[0], "batches of q and k");
+  require_equal(args, q[3], k[3], "head sizes of q and k");
+  require_head_groups(args, q[2], k[2]);
+}
+
+void require_scores_mask(const InferArgs& args, size_t input, const Shape& scores) {
+  require_float(args, input);
+  const Shape& mask = args.type(input).shape;
+  require_min_rank(args, input, 1);
+  if (mask.size() > scores.size()) args.fail("mask " + to_string(mask) + " has more axes than " + to_string(scores));
+  for (size_t i = 0; i < mask.size(); ++i) {
+    const Dim& extent = scores[scores.size() - mask.size() + i];
+    const bool last = i + 1 == mask.size();
+    if (!last && mask[i] == Dim(1)) continue;
+    require_equal(args, mask[i], extent, "extents of mask and scores [B, H, T, S]");
+  }
+}
+
 void require_state(const InferArgs& args, size_t input) {
   if (args.type(input).dtype != DType::kState) {
     args.fail(args.op.inputs[input].name + " must be a state, not " + args.type(input).str());

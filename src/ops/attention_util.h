@@ -20,11 +20,34 @@ void require_head_groups(const InferArgs& args, const Dim& heads, const Dim& kv_
 void require_rotary_tables(const InferArgs& args, size_t x, size_t cos);
 // Fails unless attribute softcap is 0 (none) or positive and finite.
 void require_softcap(const InferArgs& args);
+// Fails unless inputs 0 to 2 are floats q [B, T, H, D], k and v [B, S, KV, D], as far as the extents are known. Keys
+// that may be `shared` can have a batch of 1: every query of the batch reads them.
+void require_qkv(const InferArgs& args, bool shared);
+// Fails unless input `mask` is float and broadcasts to the scores [B, H, T, S], its last extent being S itself.
+void require_scores_mask(const InferArgs& args, size_t mask, const Shape& scores);
 // Fails unless the input is a state.
 void require_state(const InferArgs& args, size_t input);
 
 // Bytes of `value` in its own dtype.
 Dim bytes_of(const Value& value);
+
+// The row [S] of a mask that broadcasts to [B, H, T, S]; `data` are the mask's elements.
+inline const float* mask_row(const TensorView& mask, const float* data, int64_t batch, int64_t head, int64_t token) {
+  const int64_t index[] = {batch, head, token};
+  for (int axis = mask.rank - 2; axis >= 0; --axis) {
+    const int64_t at = mask.dim(axis) == 1 ? 0 : index[3 - (mask.rank - 1 - axis)];
+    data += at * mask.stride[static_cast<size_t>(axis)];
+  }
+  return data;
+}
+
+// A panel of keys: `count` <= 16 rows of head_dim floats, `stride` apart, side by side as [head_dim][16]. Lanes without
+// a key are zero.
+inline void pack_key_panel(const float* keys, int64_t stride, int64_t count, int64_t head_dim, float* panel) {
+  for (int64_t d = 0; d < head_dim; ++d) {
+    for (int64_t key = 0; key < kKeyPanel; ++key) *panel++ = key < count ? keys[key * stride + d] : 0.0f;
+  }
+}
 
 // The sequences of a reference call: one of all rows and no past where none are given.
 inline std::vector<RefSequence> reference_sequences(const std::vector<RefSequence>& given, int64_t rows) {

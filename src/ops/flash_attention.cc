@@ -10,36 +10,12 @@
 namespace atb {
 namespace {
 
-void check_mask(const InferArgs& args) {
-  require_float(args, 3);
-  const Shape& q = args.type(0).shape;
-  const Shape scores = {q[0], q[2], q[1], args.type(1).shape[1]};
-  const Shape& mask = args.type(3).shape;
-  require_min_rank(args, 3, 1);
-  if (mask.size() > scores.size()) args.fail("mask " + to_string(mask) + " has more axes than " + to_string(scores));
-  for (size_t i = 0; i < mask.size(); ++i) {
-    const Dim& extent = scores[scores.size() - mask.size() + i];
-    const bool last = i + 1 == mask.size();
-    if (!last && mask[i] == Dim(1)) continue;
-    require_equal(args, mask[i], extent, "extents of mask and scores [B, H, T, S]");
-  }
-}
-
 std::vector<Type> infer_flash_attention(const InferArgs& args) {
-  for (size_t i = 0; i < 3; ++i) {
-    require_float(args, i);
-    require_rank(args, i, 4);
-  }
-  const Shape& q = args.type(0).shape;
-  const Shape& k = args.type(1).shape;
-  const Shape& v = args.type(2).shape;
-  for (size_t axis = 0; axis < 4; ++axis) require_equal(args, k[axis], v[axis], "extents of k and v");
-  require_equal(args, q[0], k[0], "batches of q and k");
-  require_equal(args, q[3], k[3], "head sizes of q and k");
-  require_head_groups(args, q[2], k[2]);
+  require_qkv(args, false);
   require_softcap(args);
   if (args.attrs.integer("window") < 0) args.fail("window must be 0 (none) or the number of visible keys");
-  if (args.has(3)) check_mask(args);
+  const Shape& q = args.type(0).shape;
+  if (args.has(3)) require_scores_mask(args, 3, {q[0], q[2], q[1], args.type(1).shape[1]});
   return {args.type(0)};
 }
 

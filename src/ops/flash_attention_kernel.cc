@@ -93,25 +93,16 @@ class FlashAttentionKernel final : public Kernel {
     const int64_t kv_head = unit / n.panels() % n.kv_heads;
     const int64_t batch = unit / n.panels() / n.kv_heads;
     const int64_t first = panel * kKeyPanel;
-    const int64_t keys = std::min(n.keys - first, kKeyPanel);
     const float* from = k.as<const float>() + batch * k.stride[0] + first * k.stride[1] + kv_head * k.stride[2];
-    float* to = panels_of(call, n, batch, kv_head) + panel * n.panel_floats();
-    for (int64_t d = 0; d < n.head_dim; ++d) {
-      for (int64_t key = 0; key < kKeyPanel; ++key) *to++ = key < keys ? from[key * k.stride[1] + d] : 0.0f;
-    }
+    pack_key_panel(from, k.stride[1], std::min(n.keys - first, kKeyPanel), n.head_dim,
+                   panels_of(call, n, batch, kv_head) + panel * n.panel_floats());
   }
 
-  // The mask row of a query: broadcasts to [B, H, T, S].
-  const float* mask_row(const Call& call, int64_t batch, int64_t head, int64_t token) const {
+  const float* mask_of(const Call& call, int64_t batch, int64_t head, int64_t token) const {
     if (!masked_) return nullptr;
     const TensorView& mask = call.inputs[3];
-    const float* row = constant_mask_ != nullptr ? constant_mask_.get() : mask.as<const float>();
-    const int64_t index[] = {batch, head, token};
-    for (int axis = mask.rank - 2; axis >= 0; --axis) {
-      const int64_t at = mask.dim(axis) == 1 ? 0 : index[3 - (mask.rank - 1 - axis)];
-      row += at * mask.stride[static_cast<size_t>(axis)];
-    }
-    return row;
+    const float* data = constant_mask_ != nullptr ? constant_mask_.get() : mask.as<const float>();
+    return mask_row(mask, data, batch, head, token);
   }
 
   void run_tile(const Call& call, const Sizes& n, int64_t unit, float* running) const {
@@ -134,7 +125,7 @@ class FlashAttentionKernel final : public Kernel {
       const int64_t head = kv_head * n.group() + (first + i) % n.group();
       tile.q[at] = q.as<const float>() + batch * q.stride[0] + token * q.stride[1] + head * q.stride[2];
       results[at] = out.as<float>() + batch * out.stride[0] + token * out.stride[1] + head * out.stride[2];
-      tile.mask[at] = mask_row(call, batch, head, token);
+      tile.mask[at] = mask_of(call, batch, head, token);
       // The last query is level with the last key.
       const int64_t position = token + n.keys - n.tokens;
       tile.end[at] = causal_ ? std::clamp<int64_t>(position + 1, 0, n.keys) : n.keys;

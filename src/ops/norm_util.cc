@@ -10,24 +10,6 @@
 namespace atb {
 namespace {
 
-// A weight or bias: constant (decoded once), an activation of the step, or absent.
-struct NormVector {
-  std::shared_ptr<const float> constant;
-  int input = -1;
-
-  const float* data(const Call& call) const noexcept {
-    if (constant != nullptr) return constant.get();
-    return input < 0 ? nullptr : call.inputs[static_cast<size_t>(input)].as<const float>();
-  }
-};
-
-NormVector make_vector(const KernelRequest& request, int input) {
-  const Value* value = input < 0 ? nullptr : request.node.input(static_cast<size_t>(input));
-  if (value == nullptr) return {};
-  if (value->is_constant()) return {request.store.f32(value->constant()), -1};
-  return {nullptr, input};
-}
-
 // Row `row` of a view whose last axis is dense.
 float* row_of(const TensorView& view, int64_t row) noexcept {
   int64_t offset = 0;
@@ -43,8 +25,8 @@ class NormKernel final : public Kernel {
  public:
   NormKernel(const KernelRequest& request, const NormOperands& operands)
       : operands_(operands),
-        weight_(make_vector(request, operands.weight)),
-        bias_(make_vector(request, operands.bias)),
+        weight_(make_norm_vector(request, operands.weight)),
+        bias_(make_norm_vector(request, operands.bias)),
         eps_(static_cast<float>(request.node.attrs().real("eps"))) {}
 
   int64_t units(const Call& call, int /*phase*/) const noexcept override { return x(call).rows(); }
@@ -84,6 +66,13 @@ class NormKernel final : public Kernel {
 };
 
 }  // namespace
+
+NormVector make_norm_vector(const KernelRequest& request, int input) {
+  const Value* value = input < 0 ? nullptr : request.node.input(static_cast<size_t>(input));
+  if (value == nullptr) return {};
+  if (value->is_constant()) return {request.store.f32(value->constant()), -1};
+  return {nullptr, input};
+}
 
 void require_norm_inputs(const InferArgs& args, size_t x, size_t weight, size_t bias) {
   require_float(args, x);

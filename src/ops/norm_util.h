@@ -49,6 +49,19 @@ struct NormOperands {
   bool layer = false;  // layer norm, else rms norm
 };
 
+// A weight or bias: constant (decoded once), an activation of the step, or absent.
+struct NormVector {
+  std::shared_ptr<const float> constant;
+  int input = -1;
+
+  const float* data(const Call& call) const noexcept {
+    if (constant != nullptr) return constant.get();
+    return input < 0 ? nullptr : call.inputs[static_cast<size_t>(input)].as<const float>();
+  }
+};
+// Of input `input` of a node; absent where that is -1 or absent.
+NormVector make_norm_vector(const KernelRequest& request, int input);
+
 // One unit a row. Null unless all of it is f32.
 std::unique_ptr<Kernel> make_norm_kernel(const KernelRequest& request, const NormOperands& operands);
 

@@ -106,9 +106,16 @@ class PatternRun {
   std::map<int, MatchFailure> misses_;
 };
 
-void report_misses(const PatternResult& result, const std::map<int, MatchFailure>& misses, MatchReport& report) {
+bool is_constraint(const Pattern& pattern, const std::string& name) {
+  const std::vector<Constraint>& all = pattern.constraints();
+  return std::any_of(all.begin(), all.end(), [&](const Constraint& constraint) { return constraint.name == name; });
+}
+
+void report_misses(const Pattern& pattern, const PatternResult& result, const std::map<int, MatchFailure>& misses,
+                   MatchReport& report) {
   for (const auto& [layer, miss] : misses) {
     // A root that is everyday (a mul, a matmul) fails all over a layer where the pattern did match: that says nothing.
+    if (pattern.is_rare() && !is_constraint(pattern, miss.constraint)) continue;
     if (miss.depth < 2 && (layer < 0 || result.layers.count(layer) != 0)) continue;
     log(LogLevel::kDebug, kWhere, miss.str());
     report.misses.push_back(miss);
@@ -146,7 +153,8 @@ int64_t apply_patterns(Graph& graph, const std::vector<const Pattern*>& patterns
       throw_error(Code::kInternal, "[GraphOptimizer] patterns do not settle within ", kMaxRounds, " rounds");
     }
   }
-  for (size_t i = 0; i < patterns.size(); ++i) report_misses(report.patterns[first + i], misses[i], report);
+  for (size_t i = 0; i < patterns.size(); ++i)
+    report_misses(*patterns[i], report.patterns[first + i], misses[i], report);
   return total;
 }
 

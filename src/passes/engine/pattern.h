@@ -80,6 +80,8 @@ class Pattern {
   // before it, and is searched for among the readers of the shared value.
   void root(PatternId id);
   void where(std::string constraint, std::function<std::optional<Mismatch>(const Match&)> check);
+  // Marks a pattern that few graphs have a use for: misses are reported only where a constraint was what failed.
+  void rare() { rare_ = true; }
   // Builds the replacement through the rewriter. Called only with a complete match; the driver commits.
   void rewrite(std::function<void(const Match&, Rewriter&)> fn) { rewrite_ = std::move(fn); }
 
@@ -87,6 +89,7 @@ class Pattern {
   const std::string& replacement() const { return replacement_; }
   int benefit() const { return benefit_; }
   PatternGroup group() const { return group_; }
+  bool is_rare() const { return rare_; }
   const std::vector<PatternNode>& nodes() const { return nodes_; }
   const PatternNode& node(PatternId id) const { return nodes_[static_cast<size_t>(id)]; }
   PatternId find(std::string_view name) const;  // -1 if there is none
@@ -101,6 +104,7 @@ class Pattern {
   std::string replacement_;
   int benefit_;
   PatternGroup group_;
+  bool rare_ = false;
   std::vector<PatternNode> nodes_;
   std::vector<PatternId> roots_;
   std::vector<Constraint> constraints_;
