@@ -34,6 +34,7 @@ from atb_torch.items import (
     Split,
 )
 from atb_torch.kv_cache import KVCache
+from atb_torch.plugins import LibraryPlugin, Plugin, PluginContext, PluginError, PluginHandle, load_plugin
 
 __all__ = [
     "GELU",
@@ -50,8 +51,13 @@ __all__ = [
     "Item",
     "KVCache",
     "LayerNorm",
+    "LibraryPlugin",
     "Linear",
     "Mul",
+    "Plugin",
+    "PluginContext",
+    "PluginError",
+    "PluginHandle",
     "RMSNorm",
     "ReLU",
     "ResidualAdd",
@@ -61,5 +67,6 @@ __all__ = [
     "Split",
     "compile",
     "import_module",
+    "load_plugin",
     "native",
 ]

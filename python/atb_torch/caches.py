@@ -12,6 +12,7 @@ from atb.errors import FailedPreconditionError, InvalidArgumentError, Unsupporte
 
 from atb_torch.errors import unsupported
 from atb_torch.kv_cache import KVCache
+from atb_torch.plugins import continuing
 
 if TYPE_CHECKING:
     import atb
@@ -92,11 +93,13 @@ class CachedCall:
     ) -> list[Any]:
         """The graph's results; if it raises, the cache is as it was."""
         slots = self._slots(cache)
+        past = cache.length_of(slots)
         given = list(arrays)
         if self.placed:
             tokens = self.tokens if isinstance(self.tokens, int) else tensors[self.tokens[0]].shape[self.tokens[1]]
-            given.append(torch.arange(tokens) + cache.length_of(slots))
-        return list(cache.run(compiled, slots, *given))
+            given.append(torch.arange(tokens) + past)
+        with continuing(past):
+            return list(cache.run(compiled, slots, *given))
 
     def _slots(self, cache: KVCache) -> list[int]:
         slots: list[int] = []

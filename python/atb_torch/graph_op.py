@@ -33,6 +33,16 @@ from atb_torch.errors import unsupported
 from atb_torch.freshness import Snapshot
 from atb_torch.items import Item
 from atb_torch.kv_cache import KVCache
+from atb_torch.plugins import (
+    Active,
+    LibraryPlugin,
+    Plugin,
+    PluginHandle,
+    Plugins,
+    context_of,
+    describe_plugins,
+    running,
+)
 
 _MAX_PROGRAMS = 8  # forms of call kept; each has packed weights of its own
 # Names that mean an argument of the call: an item so named has its index as the prefix of its parameters.
@@ -48,6 +58,11 @@ class Program:
     graph: atb.Graph
     compiled: atb.CompiledGraph
     cached: list[Cached]
+    plugins: Active
+
+    def lost_a_plugin(self) -> bool:
+        """Whether no call will use it any more, because a plugin in it was removed."""
+        return any(one.removed for _, one in self.plugins)
 
 
 class GraphOp(nn.Module):
@@ -68,6 +83,9 @@ class GraphOp(nn.Module):
         self.name = name
         self.items = tuple(items)
         self.threads = threads
+        self.layer: int | None = None
+        """Which layer of a model this is, for the context of plugins; None: its slot in the cache."""
+        self._plugins = Plugins()
         self._warned: set[str] = set()
         self._prepare()
         for path, nested in _nested(self.items, ""):
@@ -117,7 +135,8 @@ class GraphOp(nn.Module):
         if is_traced(call):
             return trace(self, call, self._dtype(call))
         program = self.program(call)
-        return torch.from_dlpack(program.compiled(*call.tensors)[0])
+        with running(program.plugins, lambda: context_of(call, self.layer, 0)):
+            return torch.from_dlpack(program.compiled(*call.tensors)[0])
 
     def _run_cached(self, call: BlockCall, kv_cache: Any) -> torch.Tensor:
         """The call's tokens come after those in the cache, which they are appended to."""
@@ -141,9 +160,12 @@ class GraphOp(nn.Module):
             unsupported(f"attentions of one block with different heads in a cache: {sorted(sizes)}")
         scopes = [scope for scope, _, _ in program.cached]
         slots = kv_cache.slots_of(self, scopes, *sizes.pop(), where=self.name or "GraphOp")
+        past = kv_cache.length_of(slots)
         if placed:
-            call.tensors[-1] += kv_cache.length_of(slots)
-        return torch.from_dlpack(kv_cache.run(program.compiled, slots, *call.tensors)[0])
+            call.tensors[-1] += past
+        layer = slots[0] if self.layer is None else self.layer
+        with running(program.plugins, lambda: context_of(call, layer, past)):
+            return torch.from_dlpack(kv_cache.run(program.compiled, slots, *call.tensors)[0])
 
     def _check_mode(self) -> None:
         for owner, item in _leaves(self):
@@ -160,16 +182,22 @@ class GraphOp(nn.Module):
         with self._lock:
             if self._snapshot is None or not self._snapshot.holds():
                 self._programs.clear()
-            key = (call.form, kv_dtype)
-            program = self._programs.pop(key, None) or self._make(call, kv_dtype)
+            plugins = self.active_plugins()
+            key = (call.form, kv_dtype, plugins)
+            program = self._programs.pop(key, None)
+            if program is None:
+                self._programs = {k: kept for k, kept in self._programs.items() if not kept.lost_a_plugin()}
+                program = self._make(call, kv_dtype, plugins)
             self._programs[key] = program
             while len(self._programs) > _MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._last = program
             return program
 
-    def _make(self, call: BlockCall, kv_dtype: str | None) -> Program:
-        core, declared, cached, notes = self._build(call.inputs, self._dtype(call))
+    def _make(self, call: BlockCall, kv_dtype: str | None, plugins: Active) -> Program:
+        kernels = dict(self._kernels)
+        placed = describe_plugins(plugins, kernels)
+        core, declared, cached, notes = self._build(call.inputs, self._dtype(call), placed)
         for note in notes:
             if note not in self._warned:
                 self._warned.add(note)
@@ -181,16 +209,18 @@ class GraphOp(nn.Module):
             check_tensor(name, parameter)
             core.bind(name, plain(parameter).contiguous())
         graph = atb.Graph(core)
-        graph.kernels.update(self._kernels)
+        graph.kernels.update(kernels)
         graph.to_kernel_array = torch.from_dlpack
         scopes = [] if kv_dtype is None else [scope for scope, _, _ in cached]
         compiled = graph.compile(threads=self.threads, cached=scopes, kv_dtype=kv_dtype or "f32")
         self._snapshot = Snapshot(self)
-        return Program(graph, compiled, cached)
+        return Program(graph, compiled, cached, plugins)
 
-    def _build(self, inputs: Sequence[Any], dtype: str) -> tuple[_core.Graph, list[Declared], list[Cached], list[str]]:
+    def _build(
+        self, inputs: Sequence[Any], dtype: str, plugins: Sequence[tuple[str, str, str, str]] = ()
+    ) -> tuple[_core.Graph, list[Declared], list[Cached], list[str]]:
         listed = [(name, kind, list(dims)) for name, kind, dims in inputs]
-        return self._block.build(listed, dtype)
+        return self._block.build(listed, dtype, list(plugins))
 
     def _dtype(self, call: BlockCall) -> str:
         """The parameters' dtype, which floats of the call must have too."""
@@ -206,6 +236,35 @@ class GraphOp(nn.Module):
             if dtype not in dtypes:
                 wrong_call(f"{name} is {dtype}, the block {min(dtypes)}; convert one of them, as with .to()")
         return min(dtypes, default="f32")
+
+    # --- Plugins
+
+    def plugin_points(self) -> list[str]:
+        """Where plugins may be registered: `pre_X` and `post_X` for each item, nested ones too.
+
+        X is the item's name (its index, where it has none), or what it is: attention, norm, linear, activation, mlp,
+        residual, or the kind itself; a name comes before a kind that is called the same.
+        """
+        return self._block.plugin_points
+
+    def register_plugin(self, point: str, plugin: Plugin | LibraryPlugin) -> PluginHandle:
+        """Calls from now on run a plugin at a point, after those that were registered there before.
+
+        At `pre_X` it gets the inputs of X in `preprocess` and its outputs in `postprocess`; at `post_X` the outputs. An
+        attention's inputs are (q, k, v), each [batch, heads, tokens, head_dim], rotated, before the cache; a residual
+        sum's are (x, residual); those of other items come as they come: several where key and value are streams of
+        their own or the item before gives several.
+        The block keeps it as an object of its own, so that parameters in it are no part of the block's state.
+        Raises `atb.InvalidArgumentError` for a point that is none, listing all, or a plugin that would do nothing.
+        """
+        return self._plugins.add(point, plugin, self.plugin_points())
+
+    def active_plugins(self) -> Active:
+        """The enabled plugins of this block and of those inside it, in order of registration."""
+        found = [("", one) for one in self._plugins.enabled()]
+        for path, nested in _nested(self.items, ""):
+            found += [(f"{path}.{within}" if within else path, one) for within, one in nested.active_plugins()]
+        return tuple(sorted(found, key=lambda place: place[1].order))
 
     # --- What it became
 

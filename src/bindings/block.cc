@@ -30,6 +30,8 @@ using ParameterTuple = std::tuple<std::string, std::vector<int64_t>, std::string
 using CachedTuple = std::tuple<std::string, int64_t, int64_t>;
 using BuiltTuple =
     std::tuple<std::unique_ptr<Graph>, std::vector<ParameterTuple>, std::vector<CachedTuple>, std::vector<std::string>>;
+// Point, kernel before, kernel after, prefix of the nested block.
+using PluginTuple = std::tuple<std::string, std::string, std::string, std::string>;
 
 std::vector<BlockItem> items_from(const nb::list& list);
 
@@ -87,8 +89,11 @@ const char* init_name(ParameterInit::Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-BuiltTuple build(const Block& block, const nb::list& inputs, const std::string& dtype) {
-  BlockGraph built = block.graph(call_from(inputs, dtype));
+BuiltTuple build(const Block& block, const nb::list& inputs, const std::string& dtype,
+                 const std::vector<PluginTuple>& plugins) {
+  BlockCall call = call_from(inputs, dtype);
+  for (const auto& [point, before, after, within] : plugins) call.plugins.push_back({point, before, after, within});
+  BlockGraph built = block.graph(call);
   std::vector<ParameterTuple> parameters;
   for (BlockParameter& parameter : built.parameters) {
     parameters.emplace_back(std::move(parameter.name), std::move(parameter.shape), init_name(parameter.init.kind),
@@ -112,12 +117,15 @@ void bind_block(nb::module_& module) {
       .def(
           "__init__", [](Block* self, const nb::list& items) { new (self) Block(items_from(items)); }, nb::arg("items"),
           nb::sig("def __init__(self, items: list[dict[str, typing.Any]]) -> None"))
-      .def("build", &build, nb::arg("inputs"), nb::arg("dtype"),
-           nb::sig("def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str) -> tuple[Graph, "
+      .def("build", &build, nb::arg("inputs"), nb::arg("dtype"), nb::arg("plugins") = std::vector<PluginTuple>(),
+           nb::sig("def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: "
+                   "list[tuple[str, str, str, str]] = []) -> tuple[Graph, "
                    "list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]"),
            "For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent "
            "constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head "
-           "size); warnings.")
+           "size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested "
+           "block that it is a point of.")
+      .def_prop_ro("plugin_points", &Block::plugin_points, "pre_X and post_X for the items' names and kinds.")
       .def_prop_ro("parameter_names", &Block::parameter_names)
       .def_prop_ro("cached", &Block::cached, "Whether an attention keeps a cache.")
       .def(

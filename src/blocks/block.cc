@@ -7,6 +7,7 @@
 
 #include "blocks/emitter.h"
 #include "blocks/item.h"
+#include "blocks/plugin_points.h"
 #include "core/error.h"
 #include "ir/schema.h"
 
@@ -124,7 +125,7 @@ BlockGraph Block::graph(const BlockCall& call) const {
   check_call(call);
   BlockGraph result;
   result.graph = std::make_unique<Graph>("GraphOp");
-  Emitter(call, result).build(items_);
+  Emitter(items_, call, result).build();
   return result;
 }
 
@@ -133,6 +134,8 @@ std::vector<std::string> Block::parameter_names() const {
   add_parameter_names(items_, {}, names);
   return names;
 }
+
+std::vector<std::string> Block::plugin_points() const { return PluginPoints(items_).names(); }
 
 bool Block::cached() const {
   return any_item(items_,

@@ -43,11 +43,21 @@ struct CachedAttention {
   int64_t head_dim = 0;
 };
 
+// Code from outside at a point of the block ("pre_attention": see Block::plugin_points): kernels of external nodes, the
+// host program's or a loaded library's, that give as many values of the same types as they take.
+struct BlockPlugin {
+  std::string point;
+  std::string before{};  // on the inputs of the point's item; empty: none
+  std::string after{};   // on its outputs
+  std::string within{};  // prefix of a nested block whose point it is; empty: the whole block's
+};
+
 // A form of call: the inputs that it gives, with dims over B (batch), T (tokens) and S (keys, where their number is
 // another one).
 struct BlockCall {
   std::vector<std::pair<std::string, Type>> inputs;  // names of kBlockInputs, x first, in that order
   DType dtype = DType::kF32;                         // of the parameters
+  std::vector<BlockPlugin> plugins{};                // at one item in this order
 };
 
 inline constexpr std::string_view kBlockInputs[] = {"x", "key", "value", "residual", "attention_mask", "positions"};
@@ -69,11 +79,14 @@ class Block {
   explicit Block(std::vector<BlockItem> items);
 
   const std::vector<BlockItem>& items() const { return items_; }
-  // The graph of a form of call. kInvalidArgument names the item, the actual and the expected shape, or the input that
-  // nothing reads.
+  // The graph of a form of call. kInvalidArgument names the item, the actual and the expected shape, the input that
+  // nothing reads, or a plugin's point that is none.
   BlockGraph graph(const BlockCall& call) const;
   // Names of all parameters in the order of the items; they do not depend on shapes.
   std::vector<std::string> parameter_names() const;
+  // "pre_X" and "post_X" for each item, nested ones too: X is its name (its index, where it has none) or its kind
+  // (attention, norm, linear, activation, mlp, residual, or the item's own).
+  std::vector<std::string> plugin_points() const;
   // Whether an item, nested ones too, is an attention with kv_cache, or of a kind.
   bool cached() const;
   bool has(std::string_view kind) const;

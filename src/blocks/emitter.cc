@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "blocks/plugin_points.h"
 #include "core/error.h"
 
 namespace atb {
@@ -46,6 +47,12 @@ Value* ItemCall::source(const std::string& name) const {
   fail("source \"" + name + "\" is no item before it that gives one result; there are " + known);
 }
 
+std::vector<Value*> ItemCall::preprocess(std::vector<Value*> inputs) const {
+  return emitter.plug(*this, std::move(inputs), true);
+}
+
+bool ItemCall::has_preprocess() const { return emitter.has_plugin(item, true); }
+
 Value* ItemCall::positions(const Value* x) const {
   const Dim& tokens = x->dim(1);
   Value* given = emitter.input("positions");
@@ -53,7 +60,10 @@ Value* ItemCall::positions(const Value* x) const {
   return b("iota", {}, {{"shape", Shape{tokens}}}, scope + ".positions");
 }
 
-Emitter::Emitter(const BlockCall& call, BlockGraph& result) : call_(call), result_(result), b_(*result.graph) {
+Emitter::Emitter(const std::vector<BlockItem>& items, const BlockCall& call, BlockGraph& result)
+    : items_(items), call_(call), result_(result), b_(*result.graph) {
+  const PluginPoints points(items);
+  for (const BlockPlugin& plugin : call.plugins) plugins_.emplace_back(&plugin, points.items_of(plugin));
   for (const auto& [name, type] : call.inputs) {
     result.graph->add_input(name, type);
     read_[name] = false;
@@ -82,18 +92,56 @@ Value* Emitter::input(std::string_view name) {
   return result_.graph->find_input(name);
 }
 
+bool Emitter::has_plugin(const BlockItem& item, bool before) const {
+  return std::any_of(plugins_.begin(), plugins_.end(), [&](const auto& placed) {
+    const auto& [plugin, items] = placed;
+    return !(before ? plugin->before : plugin->after).empty() && items.contains(&item);
+  });
+}
+
+std::vector<Value*> Emitter::plug(const ItemCall& call, std::vector<Value*> values, bool before) {
+  for (const auto& [plugin, items] : plugins_) {
+    const std::string& kernel = before ? plugin->before : plugin->after;
+    if (kernel.empty() || !items.contains(&call.item)) continue;
+    std::string types;
+    for (const Value* value : values) types += (types.empty() ? "" : ", ") + value->type().str();
+    const Node* node =
+        b_.node("external", values, {{"target", plugin->point}, {"kernel", kernel}, {"types", std::move(types)}},
+                call.scope + (before ? ".preprocess" : ".postprocess"));
+    values = node->outputs();
+  }
+  return values;
+}
+
+// The same on what goes into or comes out of an item: all its values, and the streams of keys and values.
+void Emitter::plug_flow(const ItemCall& call, Flow& flow, bool before) {
+  if (!has_plugin(call.item, before)) return;
+  std::vector<Value*> values = flow.values;
+  if (flow.separate()) values.insert(values.end(), {flow.key, flow.value});
+  values = plug(call, std::move(values), before);
+  if (flow.separate()) {
+    flow.value = values.back();
+    flow.key = values[values.size() - 2];
+    values.resize(values.size() - 2);
+  }
+  flow.values = std::move(values);
+}
+
 void Emitter::run_item(const std::vector<BlockItem>& list, size_t index, Flow& flow) {
   const BlockItem& item = list[index];
   const ItemDef& def = ItemRegistry::instance().get(item.kind);
   const std::string path = scope_->prefix.path(item, index);
-  const ItemCall call{*this, b_, list, index, item, path, item.name.empty() ? path : scope_->prefix.named + item.name};
+  const ItemCall call{*this, b_, list, index, item, path, scope_->prefix.scope(item, index)};
   if (flow.values.size() < def.min_inputs || flow.values.size() > def.max_inputs) {
     const std::string takes =
         def.max_inputs == def.min_inputs ? std::to_string(def.max_inputs) : "from " + std::to_string(def.min_inputs);
     call.fail("is given " + std::to_string(flow.values.size()) + " values by the item before; it takes " + takes);
   }
   b_.set_scope(call.scope);
+  if (!def.plugs_inputs) plug_flow(call, flow, true);
   def.apply(call, flow);
+  b_.set_scope(call.scope);  // items inside it had scopes of their own
+  plug_flow(call, flow, false);
   Value* result = flow.values.size() == 1 ? flow.single() : nullptr;
   if (def.group == "residual") scope_->last_residual = result;
   if (!item.name.empty()) scope_->results[item.name] = result;
@@ -126,11 +174,11 @@ void Emitter::require_all_read() const {
   }
 }
 
-void Emitter::build(const std::vector<BlockItem>& items) {
+void Emitter::build() {
   Flow flow = first_flow();
   ListScope scope{.prefix = {}, .input = flow.single()};
   if (read_.contains("residual")) scope.input = result_.graph->find_input("residual");
-  run(items, flow, scope);
+  run(items_, flow, scope);
   require(flow.values.size() == 1, Code::kInvalidArgument, "[GraphOp] the last item gives ", flow.values.size(),
           " values; join them with Add, Mul, Concat or Custom");
   if (read_.contains("residual") && !result_.graph->find_input("residual")->uses().empty()) read_["residual"] = true;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "blocks/item.h"
@@ -21,12 +23,17 @@ struct ListScope {
 
 class Emitter {
  public:
-  Emitter(const BlockCall& call, BlockGraph& result);
+  // `items` are the block's; kInvalidArgument for plugins at points that it has not.
+  Emitter(const std::vector<BlockItem>& items, const BlockCall& call, BlockGraph& result);
 
   // Runs a list of items over a flow.
   void run(const std::vector<BlockItem>& list, Flow& flow, ListScope& scope);
   // The whole block: makes the inputs, runs the items, sets the output.
-  void build(const std::vector<BlockItem>& items);
+  void build();
+
+  // What plugins at an item make of its inputs (`before`) or outputs, in the order of their registration.
+  std::vector<Value*> plug(const ItemCall& call, std::vector<Value*> values, bool before);
+  bool has_plugin(const BlockItem& item, bool before) const;
 
   Value* parameter(const std::string& name, const std::vector<int64_t>& shape, ParameterInit init);
   Value* input(std::string_view name);  // of the call; null if it gives none. Marks it as read.
@@ -36,16 +43,19 @@ class Emitter {
   Builder& builder() { return b_; }
 
  private:
+  void plug_flow(const ItemCall& call, Flow& flow, bool before);
   void run_item(const std::vector<BlockItem>& list, size_t index, Flow& flow);
   Flow first_flow();
   void require_all_read() const;
 
+  const std::vector<BlockItem>& items_;
   const BlockCall& call_;
   BlockGraph& result_;
   Builder b_;
   ListScope* scope_ = nullptr;
   std::map<std::string, bool, std::less<>> read_;  // inputs of the call
   std::map<std::string, Value*, std::less<>> parameters_;
+  std::vector<std::pair<const BlockPlugin*, std::set<const BlockItem*>>> plugins_;  // and where each runs
 };
 
 }  // namespace atb

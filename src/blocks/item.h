@@ -35,7 +35,8 @@ struct ItemPrefix {
   std::string named;    // of items with a name: "" or "2."
   std::string indexed;  // of those without
 
-  std::string path(const BlockItem& item, size_t index) const;  // "2.qkv_proj"
+  std::string path(const BlockItem& item, size_t index) const;   // "2.qkv_proj"
+  std::string scope(const BlockItem& item, size_t index) const;  // what its nodes are known by: its name, or the path
   ItemPrefix branch(const std::string& path, size_t list) const;
   static ItemPrefix nested(const std::string& path) { return {path + ".", path + "."}; }
 };
@@ -48,7 +49,7 @@ struct ItemCall {
   size_t index;
   const BlockItem& item;
   std::string path;   // prefix of its parameters, without the dot
-  std::string scope;  // what its nodes are known by: its name, or the path
+  std::string scope;  // what its nodes are known by: see ItemPrefix
 
   // [kind] scope: <what>, kInvalidArgument.
   [[noreturn]] void fail(const std::string& what) const;
@@ -60,6 +61,9 @@ struct ItemCall {
   Value* linear(Value* x, int64_t out, bool bias, const std::string& suffix = {}) const;
   // What "input" (residual, else the block's first argument) or an earlier item's name stands for.
   Value* source(const std::string& name) const;
+  // What plugins before this item make of its inputs. Items with `plugs_inputs` call it once, the emitter for others.
+  std::vector<Value*> preprocess(std::vector<Value*> inputs) const;
+  bool has_preprocess() const;
   // Positions [T] or [B, T] of the tokens of `x`, whose axis 1 they are.
   Value* positions(const Value* x) const;
 };
@@ -80,6 +84,7 @@ struct ItemDef {
   size_t max_inputs = 1;
   size_t min_branches = 0;
   size_t max_branches = 0;
+  bool plugs_inputs = false;  // its inputs are not the flow as it comes: apply() gives them to preprocess()
   std::function<void(const ItemCall&, Flow&)> apply;
 };
 

@@ -37,6 +37,10 @@ std::string ItemPrefix::path(const BlockItem& item, size_t index) const {
   return item.name.empty() || is_call_name(item.name) ? indexed + std::to_string(index) : named + item.name;
 }
 
+std::string ItemPrefix::scope(const BlockItem& item, size_t index) const {
+  return item.name.empty() ? path(item, index) : named + item.name;
+}
+
 ItemPrefix ItemPrefix::branch(const std::string& path, size_t list) const {
   return {named, path + "." + std::to_string(list) + "."};
 }

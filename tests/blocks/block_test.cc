@@ -145,6 +145,56 @@ TEST(BlockTest, ErrorsNameTheItem) {
   expect_error([&] { Block({item("silu")}).graph(call); }, "residual is given, but no item reads it");
 }
 
+TEST(BlockTest, PluginsAreExternalNodesAroundTheirItem) {
+  const Block block({linear("up", 6), item("silu"), linear("down", 4), item("residual_add", "output")});
+  BlockCall call = call_of(4);
+  call.plugins = {{.point = "pre_up", .before = "a", .after = "b"},
+                  {.point = "post_linear", .after = "c"},
+                  {.point = "pre_residual", .before = "d"}};
+  const std::string text = text_of(block, call);
+  EXPECT_EQ(
+      text.substr(text.find("  %up.preprocess")),
+      R"(  %up.preprocess = external(%x) {scope="up", kernel="a", target="pre_up", types="f32[B, T, 4]"} : f32[B, T, 4]
+  %up = linear(%up.preprocess, @up.weight, @up.bias) {scope="up"} : f32[B, T, 6]
+  %up.postprocess = external(%up) {scope="up", kernel="b", target="pre_up", types="f32[B, T, 6]"} : f32[B, T, 6]
+  %up.postprocess_1 = external(%up.postprocess) {scope="up", kernel="c", target="post_linear", types="f32[B, T, 6]"} : f32[B, T, 6]
+  %1 = silu(%up.postprocess_1) {scope="1"} : f32[B, T, 6]
+  %down = linear(%1, @down.weight, @down.bias) {scope="down"} : f32[B, T, 4]
+  %down.postprocess = external(%down) {scope="down", kernel="c", target="post_linear", types="f32[B, T, 4]"} : f32[B, T, 4]
+  %output.preprocess, %output.preprocess.1 = external(%down.postprocess, %x) {scope="output", kernel="d", target="pre_residual", types="f32[B, T, 4], f32[B, T, 4]"} : f32[B, T, 4], f32[B, T, 4]
+  %output = add(%output.preprocess.1, %output.preprocess) {scope="output"} : f32[B, T, 4]
+  return %output
+}
+)");
+}
+
+TEST(BlockTest, PluginsOfAttentionSeeHeads) {
+  const Block block(
+      {linear("p", 32), item("flash_attention", "attn", {{"num_heads", int64_t{4}}, {"num_kv_heads", int64_t{2}}})});
+  BlockCall call = call_of(8);
+  call.plugins = {{.point = "pre_attention", .before = "k"}};
+  const std::string text = text_of(block, call);
+  EXPECT_NE(text.find("types=\"f32[B, 4, T, 4], f32[B, 2, T, 4], f32[B, 2, T, 4]\""), std::string::npos) << text;
+}
+
+TEST(BlockTest, PluginsOfABlockInsideStayInIt) {
+  BlockItem nested = item("graph");
+  nested.branches = {{linear("up", 4)}};
+  const Block block({linear("up", 4), nested});
+  BlockCall call = call_of(4);
+  call.plugins = {{.point = "post_linear", .after = "k", .within = "1"}};
+  const std::string text = text_of(block, call);
+  EXPECT_NE(text.find("%1.up.postprocess = external"), std::string::npos) << text;
+  EXPECT_EQ(text.find("%up.postprocess"), std::string::npos) << text;
+  call.plugins[0].point = "post_up.x";
+  expect_error(
+      [&] { block.graph(call); },
+      "[plugin] post_up.x is no point of this block in 1; points are pre_up, post_up, pre_linear, post_linear, "
+      "pre_1, post_1, pre_graph, post_graph, pre_1.up, post_1.up");
+  call.plugins = {{.point = "linear", .before = "k"}};
+  expect_error([&] { block.graph(call); }, "[plugin] linear is no point of this block; points are");
+}
+
 TEST(BlockTest, NestingIsBounded) {
   BlockItem inner = item("silu");
   for (int i = 0; i < 100; ++i) {

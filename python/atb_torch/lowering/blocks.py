@@ -9,6 +9,7 @@ from atb_torch.block_export import OPERATOR, Form, block_named, block_of
 from atb_torch.context import Cached, Context
 from atb_torch.errors import Refused
 from atb_torch.lowering.registry import TABLE
+from atb_torch.plugins import describe_plugins
 
 POSITIONS = "cache_positions"  # the input that says where the tokens of a cached call stand
 
@@ -18,7 +19,9 @@ def graph_op(
 ) -> BuilderValue:
     """Splices the block's graph; attentions of a cached call are noted."""
     op, call = block_named(block), Form.parse(form)
-    core, _, cached, _ = block_of(op, ctx.kernels).build(call.listed(), call.dtype)
+    layer = op.layer if op.layer is not None else ctx.place.layer if ctx.place.layer >= 0 else None
+    plugins = describe_plugins(op.active_plugins(), ctx.kernels, layer)
+    core, _, cached, _ = block_of(op, ctx.kernels).build(call.listed(), call.dtype, plugins)
     operands = list(inputs)
     if call.placed:
         operands.append(_positions(ctx, inputs[0].shape[1]))

@@ -161,6 +161,16 @@ Value* causal_of(const ItemCall& call, const Value* q, const Value* k) {
   return causal_mask(call.b, order, order, window, call.scope + ".");
 }
 
+// Plugins see [B, heads, T, D], as the cache will hold it.
+void plug_heads(const ItemCall& call, Value*& q, Value*& k, Value*& v) {
+  if (!call.has_preprocess()) return;
+  const auto swapped = [&](Value* x) { return call.b.transpose(x, {0, 2, 1, 3}); };
+  const std::vector<Value*> plugged = call.preprocess({swapped(q), swapped(k), swapped(v)});
+  q = swapped(plugged[0]);
+  k = swapped(plugged[1]);
+  v = swapped(plugged[2]);
+}
+
 void apply(const ItemCall& call, Flow& flow) {
   const Attrs& attrs = call.item.attrs;
   const Streams s = streams_of(call, flow);
@@ -174,6 +184,7 @@ void apply(const ItemCall& call, Flow& flow) {
     q = rotate(call, *rotary, q, tables);
     k = rotate(call, *rotary, k, key_tables);
   }
+  plug_heads(call, q, k, v);
   const double softcap = attrs.real("softcap"), given = attrs.real("scale");
   if (!std::isfinite(softcap) || softcap < 0 || !std::isfinite(given) || given < 0) {
     call.fail("scale and softcap must be finite and not negative (0: the default, and none)");
@@ -211,6 +222,7 @@ void register_item_flash_attention(ItemRegistry& registry) {
                {"kv_cache", AttrKind::kBool, false, false, "keys and values of earlier calls are seen"}};
   def.max_inputs = 3;
   def.max_branches = 1;  // rope: a rotary embedding
+  def.plugs_inputs = true;
   def.apply = apply;
   registry.add(std::move(def));
 }

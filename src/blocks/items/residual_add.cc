@@ -14,11 +14,13 @@ void register_item_residual_add(ItemRegistry& registry) {
       "the first such item of a list, and the result of the one before for the others.";
   def.group = "residual";
   def.attrs = {{"source", AttrKind::kText, std::string(), false, "input, or an earlier item's name"}};
+  def.plugs_inputs = true;  // the residual is one of them
   def.apply = on_primary_stream([](const ItemCall& call, Flow& flow) {
     const std::string& source = call.item.attrs.text("source");
     Value* before = call.emitter.scope().last_residual;
     Value* residual = source.empty() && before != nullptr ? before : call.source(source.empty() ? "input" : source);
-    flow.values = {join(call, "add", residual, flow.single())};
+    const std::vector<Value*> inputs = call.preprocess({flow.single(), residual});
+    flow.values = {join(call, "add", inputs[1], inputs[0])};
   });
   registry.add(std::move(def));
 }

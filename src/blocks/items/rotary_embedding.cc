@@ -5,12 +5,6 @@
 namespace atb {
 namespace {
 
-bool stands_before_attention(const ItemCall& call) {
-  size_t next = call.index + 1;
-  while (next < call.list.size() && call.list[next].kind == "dropout") ++next;
-  return next < call.list.size() && call.list[next].kind == "flash_attention";
-}
-
 Value* rotate_stream(const ItemCall& call, Value* x) {
   const int64_t width = call.width(x), head_dim = call.item.attrs.integer("head_dim");
   if (head_dim < 1 || width % head_dim != 0) {
@@ -34,7 +28,7 @@ void register_item_rotary_embedding(ItemRegistry& registry) {
   def.attrs.push_back({"head_dim", AttrKind::kInt, int64_t{0}, false, "features of a head, where no attention says"});
   def.max_inputs = 3;
   def.apply = [](const ItemCall& call, Flow& flow) {
-    if (stands_before_attention(call)) {
+    if (rotates_in_attention(call.list, call.index)) {
       flow.rotary = &call.item;
     } else if (flow.values.size() != 1) {
       call.fail("is given " + std::to_string(flow.values.size()) + " values, and no attention follows");

@@ -51,6 +51,13 @@ std::vector<AttrSpec> rotary_attrs() {
           {"original_context", AttrKind::kInt, int64_t{0}, false, "llama3: tokens it was first trained for"}};
 }
 
+bool rotates_in_attention(const std::vector<BlockItem>& list, size_t index) {
+  if (list[index].kind != "rotary_embedding") return false;
+  size_t next = index + 1;
+  while (next < list.size() && list[next].kind == "dropout") ++next;
+  return next < list.size() && list[next].kind == "flash_attention";
+}
+
 std::pair<Value*, Value*> rotary_tables(const ItemCall& call, const Attrs& rotary, const Value* x) {
   const std::vector<float> frequencies = rope_frequencies(config_of(call, rotary, x->dim(-1).constant()));
   Value* inv_freq = call.b.constant(

@@ -12,6 +12,9 @@ namespace atb {
 // Attributes of a rotary embedding: theta, dim, interleaved, type and what llama3's type needs.
 std::vector<AttrSpec> rotary_attrs();
 
+// Whether a rotary embedding stands before an attention, which then rotates its queries and keys. False for others.
+bool rotates_in_attention(const std::vector<BlockItem>& list, size_t index);
+
 // Cosines and sines at the positions of x [B, T, H, D].
 std::pair<Value*, Value*> rotary_tables(const ItemCall& call, const Attrs& rotary, const Value* x);
 

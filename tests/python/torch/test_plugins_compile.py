@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins of blocks inside models that are compiled: called as in the blocks themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import atb_torch as atb  # noqa: E402
+from block_reference import error, rotated  # noqa: E402
+from torch import nn  # noqa: E402
+
+pytestmark = pytest.mark.real
+
+HIDDEN, HEADS, LAYERS = 32, 4, 2
+
+
+class Rope(atb.Plugin):
+    def __init__(self) -> None:
+        self.seen: list[tuple[int | None, list[int], list[int]]] = []
+        self.fails = False
+
+    def preprocess(self, inputs: Any) -> Any:
+        now = self.context
+        self.seen.append((now.layer, now.positions.tolist(), now.lengths.tolist()))
+        if self.fails and now.layer == 1:
+            raise ValueError("on purpose")
+        q, k, v = inputs
+        return rotated(q, now.positions), rotated(k, now.positions), v
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            atb.GraphOp(
+                [
+                    atb.LayerNorm(),
+                    atb.Linear("qkv", out_features=3 * HIDDEN),
+                    atb.FlashAttention("attn", num_heads=HEADS, causal=True, kv_cache=True),
+                    atb.ResidualAdd(),
+                ]
+            )
+            for _ in range(LAYERS)
+        )
+        self.cache = atb.KVCache(num_layers=LAYERS, num_heads=HEADS, head_dim=HIDDEN // HEADS, max_tokens=64)
+        self.plugin = Rope()
+        for layer in self.layers:
+            layer.register_plugin("pre_attention", self.plugin)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x, self.cache = layer(x, kv_cache=self.cache)
+        return x
+
+
+@torch.no_grad()
+def test_a_compiled_model_calls_the_plugins_of_its_blocks() -> None:
+    torch.manual_seed(0)
+    model, x = Model().eval(), torch.randn(2, 12, HIDDEN)
+    whole = model(x)
+    eager = list(model.plugin.seen)
+    assert [layer for layer, _, _ in eager] == [0, 1]
+    model.cache.reset()
+    fast = atb.compile(model)
+    fast(x)
+    model.cache.reset()
+    model.plugin.seen.clear()
+    assert error(fast(x), whole) < 1e-4
+    assert model.plugin.seen == eager
+    model.cache.reset()
+    parts = [fast(x[:, :5]), fast(x[:, 5:])]
+    assert error(torch.cat(parts, 1), whole) < 1e-4
+    assert model.plugin.seen[-1] == (1, list(range(5, 12)), [12, 12])
+    model.cache.truncate(5)
+    model.plugin.fails = True
+    with pytest.raises(ValueError, match=r"^\[plugin\] pre_attention: on purpose$"):
+        fast(x[:, 5:])
+    assert model.cache.length == 5
+    model.plugin.fails = False
+    assert torch.equal(fast(x[:, 5:]), parts[1])
