@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import atb as core  # noqa: E402
 import atb_torch as atb  # noqa: E402
 from block_reference import error, rotated  # noqa: E402
 from torch import nn  # noqa: E402
@@ -82,3 +83,25 @@ def test_a_compiled_model_calls_the_plugins_of_its_blocks() -> None:
     assert model.cache.length == 5
     model.plugin.fails = False
     assert torch.equal(fast(x[:, 5:]), parts[1])
+
+
+@torch.no_grad()
+def test_generate_refuses_plugins_by_the_name_of_the_point() -> None:
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(50, HIDDEN)
+            self.block = atb.GraphOp(
+                [atb.Linear("qkv", out_features=3 * HIDDEN), atb.FlashAttention("attn", num_heads=HEADS, causal=True)]
+            )
+            self.head = nn.Linear(HIDDEN, 50)
+
+        def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.block(self.embedding(input_ids)))
+
+    model, ids = Decoder().eval(), torch.arange(5)[None]
+    model(ids)
+    assert atb.compile(model).generate(ids, max_new_tokens=2).shape == (1, 7)
+    model.block.register_plugin("pre_attention", Rope())
+    with pytest.raises(core.UnsupportedError, match=r"pre_attention: computed by a kernel of its own"):
+        atb.compile(model).generate(ids, max_new_tokens=2)
