@@ -67,11 +67,26 @@ void add_shape_cases(std::vector<OpCase>& list) {
       {.op = "take", .inputs = {random_tensor({4, 6, 9}, 1), random_integers({3, 1}, 4), random_integers({3, 5}, 6)}});
 }
 
+// The steps of attention: keys in panels of 16.
+void add_attention_steps(std::vector<OpCase>& list) {
+  const Operand q = random_tensor({2, 9, 4, 16}, 1);
+  list.push_back({.op = "qkv_load", .inputs = {q, random_tensor({2, 40, 2, 16}, 2), random_tensor({2, 40, 2, 16}, 3)}});
+  list.push_back({.op = "block_attention",
+                  .inputs = {q, random_tensor({2, 2, 3, 16, 16}, 2), random_tensor({2, 2, 40, 16}, 3),
+                             random_tensor({2, 4, 9, 40}, 4)},
+                  .attrs = {{"scale", 0.25}}});
+  const Operand max = random_tensor({3, 2, 9, 4}, 1);
+  const Operand sum = random_tensor({3, 2, 9, 4}, 2);
+  list.push_back({.op = "online_softmax", .inputs = {max, sum}});
+  list.push_back({.op = "output_merge", .inputs = {random_tensor({3, 2, 9, 4, 16}, 3), max, sum}});
+}
+
 // Every operator with a kernel or a reference, but for views, iota (no input) and those with state (tested below).
 std::vector<OpCase> cases() {
   std::vector<OpCase> list;
   add_elementwise_cases(list);
   add_shape_cases(list);
+  add_attention_steps(list);
   list.push_back({.op = "softmax", .inputs = {random_tensor({3, 5, 33}, 1)}});
   list.push_back({.op = "embedding", .inputs = {random_integers({3, 5}, 11), weight({11, 9}, random_values(99, 2))}});
   list.push_back(
