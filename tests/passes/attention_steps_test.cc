@@ -103,7 +103,8 @@ TEST(SharedPrefix, NeedsKeysThatComeAfterThePrefix) {
   graph->set_input(concat, 0, concat->input(1));
   graph->set_input(concat, 1, prefix);
   const MatchReport report = apply(*graph, "SharedPrefix");
-  EXPECT_EQ(report.patterns.at(0).matches, 0);
+  EXPECT_TRUE(report.patterns.empty());  // a rare pattern that no constraint stopped is left out
+  EXPECT_TRUE(report.misses.empty());
 }
 
 std::unique_ptr<Graph> normed(const std::string& q_norm, const std::string& k_norm, const std::string& load = "") {

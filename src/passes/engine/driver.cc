@@ -122,6 +122,16 @@ void report_misses(const Pattern& pattern, const PatternResult& result, const st
   }
 }
 
+// A rare pattern that neither matched nor nearly did is no news.
+void leave_out_idle(const std::vector<const Pattern*>& patterns, size_t first, MatchReport& report) {
+  for (size_t i = patterns.size(); i-- > 0;) {
+    const auto result = report.patterns.begin() + static_cast<std::ptrdiff_t>(first + i);
+    const bool missed = std::any_of(report.misses.begin(), report.misses.end(),
+                                    [&](const MatchFailure& miss) { return miss.pattern == result->name; });
+    if (patterns[i]->is_rare() && result->matches == 0 && !missed) report.patterns.erase(result);
+  }
+}
+
 }  // namespace
 
 void log_match(const std::string& pattern, const std::string& replacement, int layer) {
@@ -155,6 +165,7 @@ int64_t apply_patterns(Graph& graph, const std::vector<const Pattern*>& patterns
   }
   for (size_t i = 0; i < patterns.size(); ++i)
     report_misses(*patterns[i], report.patterns[first + i], misses[i], report);
+  leave_out_idle(patterns, first, report);
   return total;
 }
 

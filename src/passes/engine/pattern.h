@@ -80,7 +80,8 @@ class Pattern {
   // before it, and is searched for among the readers of the shared value.
   void root(PatternId id);
   void where(std::string constraint, std::function<std::optional<Mismatch>(const Match&)> check);
-  // Marks a pattern that few graphs have a use for: misses are reported only where a constraint was what failed.
+  // Marks a pattern that few graphs have a use for: misses are reported only where a constraint was what failed, and
+  // reports leave it out where it neither matched nor missed.
   void rare() { rare_ = true; }
   // Builds the replacement through the rewriter. Called only with a complete match; the driver commits.
   void rewrite(std::function<void(const Match&, Rewriter&)> fn) { rewrite_ = std::move(fn); }
