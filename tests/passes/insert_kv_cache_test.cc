@@ -156,6 +156,24 @@ TEST(InsertKvCache, RefusesAnUnknownMask) {
                  "predicate of query and key position that SDPA recognised");
 }
 
+TEST(InsertKvCache, RefusesPackedSequences) {
+  auto graph = tiny_llama();
+  const Dim batch = Dim::symbol("B"), t = Dim::symbol("T");
+  Builder b(*graph, find(*graph, "l0.masked"));
+  const int32_t end = 2;
+  Value* ends = b("equal", {graph->inputs()[0], b.constant(Constant::from_i32("end", {}, std::span(&end, 1)))});
+  Value* segments = b("cumsum", {ends}, {{"axis", int64_t{1}}}, "segments");
+  Value* same =
+      b("equal", {b.reshape(segments, {batch, 1, 1, t, 1}), b.reshape(segments, {batch, 1, 1, 1, t})}, {}, "same");
+  const Node* mask = find(*graph, "mask");
+  Value* packed = b("where", {same, mask->output(), mask->input(2)}, {}, "packed");
+  for (const char* name : {"l0.masked", "l1.masked"}) graph->set_input(find(*graph, name), 1, packed);
+  graph = fused(std::move(graph));
+  expect_refused(*graph,
+                 "[insert_kv_cache] flash_attention (flash_attention, model.layers.0.self_attn): its mask keeps packed "
+                 "sequences apart (%segments); a row of a cache is one sequence, so give each a row of its own");
+}
+
 TEST(InsertKvCache, RefusesUnfusedAttention) {
   auto graph = tiny_llama();
   expect_refused(*graph,

@@ -95,5 +95,168 @@ TEST_F(MaskTest, Constants) {
   EXPECT_EQ(constant([](int, int) { return false; }).kind, Kind::kUnknown);
 }
 
+// Scores [B, 1, T, T] of sequences that lie one behind the other in a row.
+class PackedMaskTest : public MaskTest {
+ protected:
+  PackedMaskTest() {
+    segments_ = graph_.add_input("segments", {DType::kI32, {batch_, t_}, nullptr});
+    causal_ = le(keys_, queries_);
+  }
+  Value* at_queries(Value* x) { return b_.reshape(x, {x->dim(0), 1, x->dim(1), 1}); }
+  Value* at_keys(Value* x) { return b_.reshape(x, {x->dim(0), 1, 1, x->dim(1)}); }
+  Value* equal(Value* a, Value* b) { return b_("equal", {a, b}); }
+  Value* both(Value* a, Value* b) { return b_("logical_and", {a, b}); }
+  Value* flip(Value* a) { return b_("logical_not", {a}); }
+  Value* mask(Value* visible) { return where(visible, seen(), blocked()); }
+  Value* of_one(Value* segments) { return equal(at_queries(segments), at_keys(segments)); }
+  Value* cast(Value* x, const char* dtype) { return b_("cast", {x}, {{"dtype", std::string(dtype)}}); }
+  Value* input(const char* name, Shape shape, DType dtype = DType::kI32) {
+    return graph_.add_input(name, {dtype, std::move(shape), nullptr});
+  }
+  // x[b, t] by index arithmetic, t of the shape of `place`.
+  Value* gather(Value* x, Value* place) {
+    Value* rows = b_.reshape(b_("iota", {}, {{"shape", Shape{batch_}}}), {batch_, 1, 1, 1});
+    return b_("take", {x, rows, b_.reshape(place, {1, 1, place->dim(0), place->dim(1)})});
+  }
+  // cumsum(P[t] - P[t - 1] != step); `late` takes P[t - 2] or so instead.
+  Value* runs(Value* positions, int32_t step = 1, int64_t late = 0) {
+    const auto slice = [&](Value* x, Dim begin, Dim end) {
+      return b_("slice", {x}, {{"axis", int64_t{1}}, {"bounds", Shape{begin, end}}});
+    };
+    Value* first = b_("sub", {slice(positions, 0, 1), integer(1)});
+    std::vector<Value*> pieces = {first, positions};
+    if (late > 0) pieces.insert(pieces.begin(), first);
+    Value* longer = b_("concat", pieces, {{"axis", int64_t{1}}});
+    Value* difference = b_("sub", {positions, slice(longer, 0, t_)});
+    Value* starts = cast(flip(equal(difference, integer(step))), "i64");
+    return b_("cumsum", {starts}, {{"axis", int64_t{1}}});
+  }
+  void expect_packed(Value* mask, Kind kind, const Value* segments, int64_t window = 0) {
+    expect(mask, kind, window);
+    const MaskPredicate found = analyse_mask(mask, t_, t_);
+    ASSERT_EQ(found.packing.size(), 1U);
+    EXPECT_EQ(found.packing[0].segments, segments);
+    EXPECT_EQ(found.packing[0].batch, segments->rank() == 1 ? Dim(1) : segments->dim(0));
+  }
+  Dim batch_ = Dim::symbol("B");
+  Value* segments_;
+  Value* causal_;
+};
+
+TEST_F(PackedMaskTest, EverySpellingOfOneSequence) {
+  expect_packed(mask(of_one(segments_)), Kind::kFull, segments_);
+  expect_packed(mask(equal(at_keys(segments_), at_queries(segments_))), Kind::kFull, segments_);
+  expect_packed(where(flip(of_one(segments_)), blocked(), seen()), Kind::kFull, segments_);
+  expect_packed(mask(equal(gather(segments_, queries_), gather(segments_, keys_))), Kind::kFull, segments_);
+  Value* wide = cast(at_queries(segments_), "i64");
+  expect_packed(mask(equal(wide, cast(at_keys(segments_), "i64"))), Kind::kFull, segments_);
+  Value* later = b_("add", {at_queries(segments_), integer(1)});
+  expect_packed(mask(equal(later, b_("add", {integer(1), at_keys(segments_)}))), Kind::kFull, segments_);
+  Value* turned = b_.transpose(at_queries(segments_), {0, 1, 3, 2});
+  expect_packed(mask(equal(at_queries(segments_), turned)), Kind::kFull, segments_);
+  expect_packed(b_.transpose(mask(of_one(segments_)), {0, 1, 3, 2}), Kind::kFull, segments_);
+}
+
+TEST_F(PackedMaskTest, AnyIntegersNumberSequences) {
+  Value* row = input("row", {t_});
+  expect_packed(mask(equal(b_.reshape(row, {t_, 1}), b_.reshape(row, {1, t_}))), Kind::kFull, row);
+  Value* shared = input("shared", {1, t_}, DType::kI64);
+  expect_packed(mask(of_one(shared)), Kind::kFull, shared);
+  Value* bytes = input("bytes", {batch_, t_}, DType::kU8);
+  expect_packed(mask(of_one(bytes)), Kind::kFull, bytes);
+  Value* sums = b_("cumsum", {equal(segments_, integer(3))}, {{"axis", int64_t{1}}});
+  expect_packed(mask(of_one(sums)), Kind::kFull, sums);
+  Value* longer = input("longer", {batch_, t_ + Dim(1)});
+  Value* part = b_("slice", {longer}, {{"axis", int64_t{1}}, {"bounds", Shape{1, t_ + Dim(1)}}});
+  expect_packed(mask(of_one(part)), Kind::kFull, part);
+}
+
+TEST_F(PackedMaskTest, InConjunction) {
+  expect_packed(mask(both(of_one(segments_), causal_)), Kind::kCausal, segments_);
+  expect_packed(where(of_one(segments_), mask(causal_), blocked()), Kind::kCausal, segments_);
+  expect_packed(b_("add", {mask(of_one(segments_)), mask(causal_)}), Kind::kCausal, segments_);
+  Value* recent = le(b_("sub", {queries_, integer(3)}), keys_);
+  expect_packed(mask(both(both(causal_, of_one(segments_)), recent)), Kind::kWindow, segments_, 4);
+  Value* present = input("present", {batch_, t_}, DType::kBool);
+  Value* all = mask(both(both(causal_, at_keys(present)), of_one(segments_)));
+  expect_packed(all, Kind::kCausal, segments_);
+  const MaskPredicate found = analyse_mask(all, t_, t_);
+  ASSERT_EQ(found.padding.size(), 1U);
+  EXPECT_EQ(found.padding[0].present, present);
+  EXPECT_TRUE(found.infinite);
+  EXPECT_TRUE(found.by_batch());
+  EXPECT_FALSE(analyse_mask(where(of_one(segments_), seen(), b_.scalar(-3e38)), t_, t_).infinite);
+}
+
+// Positions that count up by 1 within each sequence stand for indices.
+TEST_F(PackedMaskTest, PositionsThatStartAnew) {
+  Value* positions = input("positions", {batch_, t_});
+  Value* segments = runs(positions);
+  Value* past = le(at_keys(positions), at_queries(positions));
+  expect_packed(mask(both(past, of_one(segments))), Kind::kCausal, segments);
+  expect_packed(mask(both(of_one(segments), flip(b_("less", {at_queries(positions), at_keys(positions)})))),
+                Kind::kCausal, segments);
+  Value* recent = b_("less", {b_("sub", {at_queries(positions), integer(4)}), at_keys(positions)});
+  expect_packed(mask(both(both(recent, past), of_one(segments))), Kind::kWindow, segments, 4);
+  Value* gathered = le(gather(positions, keys_), gather(positions, queries_));
+  expect_packed(mask(both(gathered, equal(gather(segments, queries_), gather(segments, keys_)))), Kind::kCausal,
+                segments);
+  // One row of positions for all.
+  Value* row = input("row", {1, t_});
+  Value* spread = b_("broadcast", {row}, {{"shape", Shape{batch_, t_}}});
+  Value* of_row = runs(spread);
+  expect_packed(mask(both(le(at_keys(spread), at_queries(spread)), of_one(of_row))), Kind::kCausal, of_row);
+}
+
+TEST_F(PackedMaskTest, PositionsThatSayNothingAboutIndices) {
+  Value* positions = input("positions", {batch_, t_});
+  Value* others = input("others", {batch_, t_});
+  Value* past = le(at_keys(positions), at_queries(positions));
+  const auto unknown = [&](Value* segments) { expect(mask(both(past, of_one(segments))), Kind::kUnknown); };
+  expect(mask(past), Kind::kUnknown);
+  unknown(segments_);              // given, not made of the positions
+  unknown(runs(others));           // of others
+  unknown(runs(positions, 2));     // which count up by 2
+  unknown(runs(positions, 0));     // or stay
+  unknown(runs(positions, 1, 1));  // P[t] - P[t - 2]
+  Value* turned = le(at_queries(positions), at_keys(positions));
+  expect(mask(both(turned, of_one(runs(positions)))), Kind::kUnknown);  // anti-causal
+  Value* products = b_("mul", {at_keys(positions), integer(2)});
+  expect(mask(both(le(products, at_queries(positions)), of_one(runs(positions)))), Kind::kUnknown);
+}
+
+TEST_F(PackedMaskTest, NearMisses) {
+  Value* others = input("others", {batch_, t_});
+  Value* queries = at_queries(segments_);
+  Value* keys = at_keys(segments_);
+  expect(mask(equal(queries, at_keys(others))), Kind::kUnknown);
+  expect(mask(equal(at_queries(others), keys)), Kind::kUnknown);
+  expect(mask(flip(equal(queries, keys))), Kind::kUnknown);
+  expect(where(equal(queries, keys), blocked(), seen()), Kind::kUnknown);
+  expect(mask(le(queries, keys)), Kind::kUnknown);
+  expect(mask(b_("less", {keys, queries})), Kind::kUnknown);
+  expect(mask(equal(queries, b_("add", {keys, integer(1)}))), Kind::kUnknown);
+  expect(mask(b_("logical_or", {causal_, equal(queries, keys)})), Kind::kUnknown);
+  // Pairs of numbers, and another row than the query's.
+  Value* square = input("square", {t_, t_});
+  Value* rows = b_.reshape(square, {1, 1, t_, t_});
+  expect(mask(equal(rows, b_.transpose(rows, {0, 1, 3, 2}))), Kind::kUnknown);
+  Value* three = input("three", {3, t_});
+  Value* second = b_("slice", {three}, {{"axis", int64_t{0}}, {"bounds", Shape{1, 2}}});
+  expect(mask(equal(at_queries(three), at_keys(second))), Kind::kUnknown);
+  // Parts of a larger value, which has another extent than the mask.
+  for (Value* larger : {input("longer", {batch_, t_ + Dim(1)}), input("more", {batch_ + Dim(1), t_})}) {
+    expect(mask(equal(gather(larger, queries_), gather(larger, keys_))), Kind::kUnknown);
+  }
+  // Narrowed numbers may collide.
+  expect(mask(equal(queries, cast(cast(keys, "i8"), "i32"))), Kind::kUnknown);
+  // A pair of elements that are not at a query and a key is read as it is: a padding mask of its own.
+  Value* first = b_("take", {b_.transpose(segments_, {1, 0}), integer(0)});
+  Value* present = equal(segments_, b_.reshape(first, {batch_, 1}));
+  const MaskPredicate padded = analyse_mask(mask(both(causal_, at_keys(present))), t_, t_);
+  EXPECT_EQ(padded.kind, Kind::kCausal) << padded.why;
+  EXPECT_EQ(padded.padding.size(), 1U);
+}
+
 }  // namespace
 }  // namespace atb

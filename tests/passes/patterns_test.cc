@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each fusion: fires on every spelling with equal numbers, and on near misses does not, with the right reason.
+#include <limits>
+
 #include "graph_testing.h"
 #include "ir/text.h"
 #include "passes/canonical/canonical.h"
@@ -244,6 +246,75 @@ TEST(Sdpa, AddsTwoMasks) {
     EXPECT_TRUE(node->attrs().flag("causal"));
   }
   test::expect_same_numbers(*before, *graph);
+}
+
+// A layer whose keys are of one packed sequence, causal, and (if `padded`) there, else `blocked`.
+std::unique_ptr<Graph> packed(double blocked, bool padded, bool flat) {
+  TinyConfig config = one_layer();
+  config.flat_heads = flat;
+  if (flat) config.kv_heads = config.heads;
+  auto graph = tiny_llama(config);
+  const Dim batch = Dim::symbol("B"), t = Dim::symbol("T");
+  Node* masked = find(*graph, "l0.masked");
+  Value* given = graph->add_input("given", {DType::kI32, {batch, t}, nullptr});
+  Builder b(*graph, masked);
+  const auto integer = [&](int32_t n) { return b.constant(Constant::from_i32("int", {}, std::span(&n, 1))); };
+  Value* segments = b("floor_divide", {given, integer(5)}, {}, "segments");
+  const auto view = [&](Value* x, const Dim& queries, const Dim& keys) {
+    return b.reshape(x, flat ? Shape{batch, 1, queries, keys} : Shape{batch, 1, 1, queries, keys});
+  };
+  Value* visible = b("equal", {view(segments, t, 1), view(segments, 1, t)});
+  visible = b("logical_and", {visible, find(*graph, "visible")->output()});
+  if (padded) {
+    Value* present = graph->add_input("present", {DType::kBool, {batch, t}, nullptr});
+    visible = b("logical_and", {visible, view(present, 1, t)});
+  }
+  graph->set_input(masked, 1, b("where", {visible, b.scalar(0), b.scalar(blocked)}));
+  return graph;
+}
+
+TEST(Sdpa, LeavesOnlyPackedSequencesToTheMask) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const bool flat : {false, true}) {
+    for (const bool padded : {false, true}) {
+      for (const double blocked : {-kInf, -3e38}) {
+        auto graph = packed(blocked, padded, flat);
+        const auto before = graph->clone();
+        EXPECT_EQ(apply(*graph, "SDPA").patterns[0].matches, 1);
+        const Node* fused = nullptr;
+        for (const Node* node : graph->nodes()) fused = node->is("flash_attention") ? node : fused;
+        ASSERT_NE(fused->input(3), nullptr);
+        // A row of padding alone is the mean of all values where hidden keys are finite.
+        EXPECT_EQ(fused->attrs().flag("causal"), !padded || blocked == -kInf);
+        test::expect_same_numbers(*before, *graph);
+      }
+    }
+  }
+}
+
+// [T, T] in the place of the axes of heads is no batch.
+TEST(Sdpa, KeepsAPackedMaskOfFewerAxesThanTheScores) {
+  TinyConfig config = one_layer();
+  config.flat_heads = true;
+  config.kv_heads = config.heads;
+  for (const bool shared : {false, true}) {
+    auto graph = tiny_llama(config);
+    const Dim rows = shared ? Dim(1) : Dim(config.heads), t = Dim::symbol("T");
+    Node* masked = find(*graph, "l0.masked");
+    Value* segments = graph->add_input("segments", {DType::kI32, {rows, t}, nullptr});
+    Builder b(*graph, masked);
+    Value* visible = b("equal", {b.reshape(segments, {rows, t, 1}), b.reshape(segments, {rows, 1, t})});
+    visible = b("logical_and", {visible, find(*graph, "visible")->output()});
+    graph->set_input(masked, 1, b("where", {visible, find(*graph, "mask")->input(1), find(*graph, "mask")->input(2)}));
+    const auto before = graph->clone();
+    EXPECT_EQ(apply(*graph, "SDPA").patterns[0].matches, 1);
+    for (const Node* node : graph->nodes()) {
+      if (node->is("flash_attention")) {
+        EXPECT_EQ(node->attrs().flag("causal"), shared);
+      }
+    }
+    test::expect_same_numbers(*before, *graph);
+  }
 }
 
 TEST(Sdpa, NeedsProbabilitiesReadOnce) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "passes/analysis/mask_predicate.h"
 
 namespace atb {
 namespace {
@@ -361,9 +362,7 @@ namespace {
 
 // First of all, so that a refusal names the attention and not a node of its mask.
 void check_attention(const Node& node) {
-  if (node.input(3) != nullptr) {
-    refuse_cache(node, "its mask is no predicate of query and key position that SDPA recognised");
-  }
+  if (node.input(3) != nullptr) refuse_cache(node, why_not_cached(node.input(3)));
   if (!node.attrs().flag("causal")) refuse_cache(node, "tokens see later ones, so keys cannot be cached");
 }
 

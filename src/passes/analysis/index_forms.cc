@@ -9,11 +9,21 @@
 namespace atb {
 namespace {
 
+Element align(Element element, size_t rank) {
+  element.rank = rank;
+  for (Affine& at : element.at) at = align(at, rank);
+  return element;
+}
+
 Region align(const Region& region, size_t rank) {
-  Region result{.rank = rank, .at_most_zero = {}, .reads = region.reads};
+  Region result{.rank = rank, .at_most_zero = {}, .reads = region.reads, .relations = region.relations};
   for (const Affine& form : region.at_most_zero) result.at_most_zero.push_back(align(form, rank));
   for (Read& read : result.reads) {
     for (Affine& at : read.at) at = align(at, rank);
+  }
+  for (Relation& relation : result.relations) {
+    relation.a = align(relation.a, rank);
+    relation.b = align(relation.b, rank);
   }
   return result;
 }
@@ -29,32 +39,57 @@ Region simplified(Region region) {
 }
 
 // The form with its axes replaced by forms over `rank` other axes.
+Element substitute(Element element, const std::vector<Affine>& at, size_t rank) {
+  element.rank = rank;
+  for (Affine& index : element.at) index = substitute(index, at, rank);
+  return element;
+}
+
 Form substitute(const Form& form, const std::vector<Affine>& at, size_t rank) {
   const auto region = [&](const Region& r) {
-    Region result{.rank = rank, .at_most_zero = {}, .reads = r.reads};
+    Region result{.rank = rank, .at_most_zero = {}, .reads = r.reads, .relations = r.relations};
     for (const Affine& f : r.at_most_zero) result.at_most_zero.push_back(substitute(f, at, rank));
     for (Read& read : result.reads) {
       for (Affine& index : read.at) index = substitute(index, at, rank);
     }
+    for (Relation& relation : result.relations) {
+      relation.a = substitute(relation.a, at, rank);
+      relation.b = substitute(relation.b, at, rank);
+    }
     return simplified(std::move(result));
   };
   if (const Affine* affine = std::get_if<Affine>(&form)) return substitute(*affine, at, rank);
+  if (const Element* element = std::get_if<Element>(&form)) return substitute(*element, at, rank);
   if (const Region* r = std::get_if<Region>(&form)) return region(*r);
   const Mask& mask = std::get<Mask>(form);
   return Mask{.seen = region(mask.seen), .infinite = mask.infinite};
 }
 
+bool depends_on(const std::vector<Affine>& forms, size_t axis) {
+  return std::any_of(forms.begin(), forms.end(), [axis](const Affine& form) { return form.depends_on(axis); });
+}
+
 bool depends_on(const Region& region, size_t axis) {
-  const auto does = [axis](const Affine& form) { return form.depends_on(axis); };
-  return std::any_of(region.at_most_zero.begin(), region.at_most_zero.end(), does) ||
+  return depends_on(region.at_most_zero, axis) ||
          std::any_of(region.reads.begin(), region.reads.end(),
-                     [&](const Read& read) { return std::any_of(read.at.begin(), read.at.end(), does); });
+                     [&](const Read& read) { return depends_on(read.at, axis); }) ||
+         std::any_of(region.relations.begin(), region.relations.end(), [&](const Relation& relation) {
+           return depends_on(relation.a.at, axis) || depends_on(relation.b.at, axis);
+         });
 }
 
 bool depends_on(const Form& form, size_t axis) {
   if (const Affine* affine = std::get_if<Affine>(&form)) return affine->depends_on(axis);
+  if (const Element* element = std::get_if<Element>(&form)) return depends_on(element->at, axis);
   if (const Region* region = std::get_if<Region>(&form)) return depends_on(*region, axis);
   return depends_on(std::get<Mask>(form).seen, axis);
+}
+
+size_t rank_of(const Form& form) {
+  if (const Affine* affine = std::get_if<Affine>(&form)) return affine->rank();
+  if (const Element* element = std::get_if<Element>(&form)) return element->rank;
+  if (const Region* region = std::get_if<Region>(&form)) return region->rank;
+  return std::get<Mask>(form).seen.rank;
 }
 
 std::optional<Affine> as_affine(const std::optional<Form>& form) {
@@ -66,6 +101,21 @@ std::optional<Affine> as_affine(const std::optional<Form>& form) {
 }
 
 size_t rank_of(const Value& value) { return value.shape().size(); }
+
+bool is_wide(DType dtype) { return dtype == DType::kI32 || dtype == DType::kI64; }
+bool is_integer(DType dtype) { return is_wide(dtype) || dtype == DType::kI8 || dtype == DType::kU8; }
+
+// An element plus or minus a number.
+std::optional<Element> moved_element(const Node& node, const Form& a, const Form& b) {
+  const bool swapped = node.is("add") && std::holds_alternative<Element>(b);
+  const Element* element = std::get_if<Element>(swapped ? &b : &a);
+  const std::optional<Affine> number = as_affine(swapped ? a : b);
+  if (element == nullptr || !number || !number->constant() || !number->integral()) return std::nullopt;
+  if ((!node.is("add") && !node.is("sub")) || !is_wide(node.output()->type().dtype)) return std::nullopt;
+  Element result = align(*element, rank_of(*node.output()));
+  result.offset += node.is("sub") ? -number->offset : number->offset;
+  return result;
+}
 
 size_t axis_of(const Node& node, const Value& value) {
   const int64_t axis = node.attrs().integer("axis");
@@ -99,10 +149,24 @@ std::optional<Form> triangle(const Value& value) {
 // An integer, exact in a type that positions are cast to.
 bool keeps_integers(DType dtype) { return dtype != DType::kF16 && dtype != DType::kBF16 && dtype != DType::kI8; }
 
+// Each element is at an axis that the other is not at: a query and a key, say.
+bool at_two_positions(const Relation& relation) {
+  bool first = false;
+  bool second = false;
+  for (size_t axis = 0; axis < relation.a.rank; ++axis) {
+    const bool a = depends_on(relation.a.at, axis);
+    const bool b = depends_on(relation.b.at, axis);
+    first = first || (a && !b);
+    second = second || (b && !a);
+  }
+  return first && second;
+}
+
 }  // namespace
 
 bool Region::never() const {
-  return reads.empty() && at_most_zero.size() == 1 && at_most_zero[0].constant() && at_most_zero[0].offset > 0;
+  return reads.empty() && relations.empty() && at_most_zero.size() == 1 && at_most_zero[0].constant() &&
+         at_most_zero[0].offset > 0;
 }
 
 Region everywhere(size_t rank) { return {.rank = rank, .at_most_zero = {}, .reads = {}}; }
@@ -113,14 +177,30 @@ Region both(const Region& a, const Region& b, size_t rank) {
   const Region other = align(b, rank);
   result.at_most_zero.insert(result.at_most_zero.end(), other.at_most_zero.begin(), other.at_most_zero.end());
   result.reads.insert(result.reads.end(), other.reads.begin(), other.reads.end());
+  result.relations.insert(result.relations.end(), other.relations.begin(), other.relations.end());
   return simplified(std::move(result));
+}
+
+Relation complement(Relation relation) {
+  using Kind = Relation::Kind;
+  if (relation.kind == Kind::kAtMost) {  // not (a <= b) is b + 1 <= a
+    std::swap(relation.a, relation.b);
+    relation.a.offset += 1;
+  } else {
+    relation.kind = relation.kind == Kind::kEqual ? Kind::kUnequal : Kind::kEqual;
+  }
+  return relation;
 }
 
 std::optional<Region> complement(const Region& region) {
   if (region.always()) return nowhere(region.rank);
   if (region.never()) return everywhere(region.rank);
-  if (region.at_most_zero.size() + region.reads.size() != 1) return std::nullopt;
+  if (region.at_most_zero.size() + region.reads.size() + region.relations.size() != 1) return std::nullopt;
   Region result = region;
+  if (!result.relations.empty()) {
+    result.relations[0] = complement(result.relations[0]);
+    return result;
+  }
   if (!result.reads.empty()) {
     result.reads[0].negated = !result.reads[0].negated;
     return result;
@@ -162,15 +242,23 @@ std::optional<Form> IndexForms::evaluate(const Value* value) {
     }
     --depth_;
   }
-  if (!form && value->type().dtype == DType::kBool) {  // read as it is
-    Read read{.source = value, .at = {}, .negated = false};
-    for (size_t axis = 0; axis < rank_of(*value); ++axis) read.at.push_back(index_form(rank_of(*value), axis));
-    form = Region{.rank = rank_of(*value), .at_most_zero = {}, .reads = {std::move(read)}};
-  } else if (!form) {
+  if (!form) form = opaque(*value);
+  if (!form) {
     note((value->producer() == nullptr ? std::string("%") : value->producer()->op_name() + " %") + value->name());
   }
   forms_.emplace(value, form);
   return form;
+}
+
+std::optional<Form> IndexForms::opaque(const Value& value) {
+  const size_t rank = rank_of(value);
+  const DType dtype = value.type().dtype;
+  if (dtype != DType::kBool && !is_integer(dtype)) return std::nullopt;
+  std::vector<Affine> at;
+  for (size_t axis = 0; axis < rank; ++axis) at.push_back(index_form(rank, axis));
+  if (dtype != DType::kBool) return Element{.rank = rank, .source = &value, .at = std::move(at)};
+  Read read{.source = &value, .at = std::move(at), .negated = false};
+  return Region{.rank = rank, .at_most_zero = {}, .reads = {std::move(read)}};
 }
 
 std::optional<Form> IndexForms::constant(const Value& value) {
@@ -250,6 +338,7 @@ std::optional<Form> IndexForms::slice(const Node& node) {
   std::vector<Affine> at;
   for (size_t axis = 0; axis < rank; ++axis) at.push_back(index_form(rank, axis));
   if (depends_on(*input, sliced)) {
+    if (std::holds_alternative<Element>(*input)) return std::nullopt;  // is a source itself
     const Dim& begin = node.attrs().get<Shape>("bounds").at(0);
     if (!begin.is_constant()) return std::nullopt;
     at[sliced] = scaled(at[sliced], static_cast<double>(node.attrs().integer("step")));
@@ -341,6 +430,10 @@ std::optional<Form> IndexForms::cast(const Node& node) {
     return std::nullopt;
   }
   if (std::holds_alternative<Region>(*input)) return input;
+  if (std::holds_alternative<Element>(*input)) {
+    const bool widened = to == DType::kI64 || (to == DType::kI32 && node.input(0)->type().dtype != DType::kI64);
+    return widened ? input : std::nullopt;
+  }
   Mask mask = std::get<Mask>(*input);
   if (!is_float(to)) return std::nullopt;
   return mask;
@@ -358,6 +451,7 @@ std::optional<Region> IndexForms::region(const Value* value) {
 std::optional<Form> IndexForms::compare(const Node& node) {
   const std::optional<Affine> a = affine(node.input(0));
   const std::optional<Affine> b = affine(node.input(1));
+  if (!a && !b) return relate(node, Relation::Kind::kAtMost);
   if (!a || !b) return std::nullopt;
   const size_t rank = rank_of(*node.output());
   Affine difference = combine(*a, *b, -1, rank);
@@ -376,6 +470,7 @@ std::optional<Form> IndexForms::equal(const Node& node) {
     const Affine difference = combine(*a, *b, -1, rank);
     return simplified({.rank = rank, .at_most_zero = {difference, scaled(difference, -1)}, .reads = {}});
   }
+  if (!a && !b) return relate(node, Relation::Kind::kEqual);
   // A condition compared with 0 or 1.
   const std::optional<Affine>& number = a ? a : b;
   const std::optional<Form> other = evaluate(node.input(a ? 1 : 0));
@@ -386,6 +481,19 @@ std::optional<Form> IndexForms::equal(const Node& node) {
   const std::optional<Region> fails = complement(align(*region, rank));
   if (!fails) return std::nullopt;
   return *fails;
+}
+
+std::optional<Form> IndexForms::relate(const Node& node, Relation::Kind kind) {
+  const std::optional<Form> first = evaluate(node.input(0));
+  const std::optional<Form> second = evaluate(node.input(1));
+  const Element* a = first ? std::get_if<Element>(&*first) : nullptr;
+  const Element* b = second ? std::get_if<Element>(&*second) : nullptr;
+  if (a == nullptr || b == nullptr || a->source != b->source) return std::nullopt;
+  const size_t rank = rank_of(*node.output());
+  Relation relation{.kind = kind, .a = align(*a, rank), .b = align(*b, rank)};
+  if (node.is("less")) relation.a.offset += 1;
+  if (!at_two_positions(relation)) return std::nullopt;
+  return Region{.rank = rank, .at_most_zero = {}, .reads = {}, .relations = {std::move(relation)}};
 }
 
 std::optional<Form> IndexForms::logic(const Node& node) {
@@ -414,9 +522,7 @@ std::optional<Form> IndexForms::where(const Node& node) {
   if (!holds || !yes || !no) return std::nullopt;
   const size_t rank = rank_of(*node.output());
   const auto widened = [&](const Form& form) {
-    const size_t own = std::holds_alternative<Affine>(form)   ? std::get<Affine>(form).rank()
-                       : std::holds_alternative<Region>(form) ? std::get<Region>(form).rank
-                                                              : std::get<Mask>(form).seen.rank;
+    const size_t own = rank_of(form);
     std::vector<Affine> at;
     for (size_t axis = 0; axis < own; ++axis) at.push_back(index_form(rank, rank - own + axis));
     return substitute(form, at, rank);
@@ -452,6 +558,7 @@ std::optional<Form> IndexForms::arithmetic(const Node& node) {
   if (node.is("add") && (std::holds_alternative<Mask>(*a) || std::holds_alternative<Mask>(*b))) {
     return add_masks(*a, *b, rank);
   }
+  if (const std::optional<Element> moved = moved_element(node, *a, *b)) return *moved;
   if (!left || !right || !std::isfinite(left->offset) || !std::isfinite(right->offset)) return std::nullopt;
   if (!node.is("mul")) return combine(*left, *right, node.is("sub") ? -1 : 1, rank);
   if (right->constant()) return align(scaled(*left, right->offset), rank);

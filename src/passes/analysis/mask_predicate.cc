@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "passes/analysis/index_forms.h"
+#include "passes/analysis/packed_form.h"
 
 namespace atb {
 namespace {
@@ -21,9 +22,9 @@ struct Band {
   double high = std::numeric_limits<double>::infinity();
 };
 
-std::optional<Band> band_of(const Region& region) {
+std::optional<Band> band_of(const std::vector<Affine>& at_most_zero) {
   Band band;
-  for (const Affine& form : region.at_most_zero) {
+  for (const Affine& form : at_most_zero) {
     if (!form.integral()) return std::nullopt;
     const size_t rank = form.rank();
     const double query = rank >= 2 ? form.coefficients[rank - 2] : 0;
@@ -83,6 +84,24 @@ std::optional<KeyPadding> padding_of(const Read& read, size_t rank, const Dim& k
   return KeyPadding{.present = const_cast<Value*>(source), .negated = read.negated};
 }
 
+// source[batch, query], of which the source may lack the batch, and either may have unit axes anywhere.
+std::optional<Packing> packing_of(const Element& segment, const Value& mask) {
+  const Value* source = segment.source;
+  Packing result{.segments = const_cast<Value*>(source)};
+  bool by_query = false;
+  for (size_t axis = 0; axis < segment.at.size(); ++axis) {
+    const Dim& extent = source->shape()[axis];
+    if (extent == Dim(1)) continue;
+    if (by_query) return std::nullopt;
+    by_query = is_index(segment.at[axis], segment.rank - 2);
+    if (by_query && extent == mask.dim(-2)) continue;
+    const bool by_batch = segment.rank >= 3 && is_index(segment.at[axis], 0) && extent == mask.dim(0);
+    if (by_query || !by_batch || !(result.batch == Dim(1))) return std::nullopt;
+    result.batch = extent;
+  }
+  return by_query ? std::optional(result) : std::nullopt;
+}
+
 // Reads a constant [..., T, S] mask. The band that its entries span must be exactly what it lets through.
 MaskPredicate read_constant(const Constant& mask) {
   const std::vector<int64_t>& shape = mask.shape();
@@ -132,7 +151,9 @@ MaskPredicate analyse_mask(const Value* mask, const Dim& queries, const Dim& key
   if (!form) return unknown(forms.why());
   const std::optional<Mask> seen = as_mask(*form);
   if (!seen) return unknown("%" + mask->name() + " is no mask of 0 and -inf");
-  const std::optional<Band> band = band_of(seen->seen);
+  const std::optional<PackedForm> packed = packed_form(seen->seen, forms);
+  if (!packed) return unknown("%" + mask->name() + " compares what numbers no packed sequences");
+  const std::optional<Band> band = band_of(packed->at_most_zero);
   if (!band) return unknown("%" + mask->name() + " depends on more than query minus key position");
   MaskPredicate result = from_band(*band);
   result.infinite = seen->infinite;
@@ -141,7 +162,26 @@ MaskPredicate analyse_mask(const Value* mask, const Dim& queries, const Dim& key
     if (!padding) return unknown("%" + read.source->name() + " is read by more than batch and key position");
     result.padding.push_back(*padding);
   }
+  for (const Element& segment : packed->segments) {
+    const std::optional<Packing> packing = packing_of(segment, *mask);
+    if (!packing) return unknown("%" + segment.source->name() + " is read by more than batch and position");
+    result.packing.push_back(*packing);
+  }
   return result;
+}
+
+bool MaskPredicate::by_batch() const {
+  return !padding.empty() ||
+         std::any_of(packing.begin(), packing.end(), [](const Packing& one) { return !(one.batch == Dim(1)); });
+}
+
+std::string why_not_cached(const Value* mask) {
+  const std::string none = "its mask is no predicate of query and key position that SDPA recognised";
+  if (mask->rank() < 2) return none;
+  const MaskPredicate seen = analyse_mask(mask, mask->dim(-1), mask->dim(-1));
+  if (seen.packing.empty()) return none;
+  return "its mask keeps packed sequences apart (%" + seen.packing[0].segments->name() +
+         "); a row of a cache is one sequence, so give each a row of its own";
 }
 
 }  // namespace atb

@@ -157,17 +157,23 @@ Value* mask_on_heads(Rewriter& rewriter, Value* mask, const Value* scores, const
   return rewriter.reshape(mask, {shape[0], heads, shape[rank - 2], shape[rank - 1]});
 }
 
-// An additive mask [B, 1, 1, S] that hides the keys that are padding.
-Value* padding_mask(Rewriter& rewriter, const std::vector<KeyPadding>& padding, DType dtype) {
-  Value* present = nullptr;
-  for (const KeyPadding& one : padding) {
+Value* both(Rewriter& rewriter, Value* a, Value* b) { return a == nullptr ? b : rewriter.value("logical_and", {a, b}); }
+
+// An additive mask [B, 1, T or 1, S] that hides the keys that are padding or of another packed sequence.
+Value* rest_of_mask(Rewriter& rewriter, const MaskPredicate& predicate, const Dim& tokens, DType dtype) {
+  Value* visible = nullptr;
+  for (const Packing& one : predicate.packing) {
+    Value* queries = rewriter.reshape(one.segments, {one.batch, 1, tokens, 1});
+    Value* keys = rewriter.reshape(one.segments, {one.batch, 1, 1, tokens});
+    visible = both(rewriter, visible, rewriter.value("equal", {queries, keys}));
+  }
+  for (const KeyPadding& one : predicate.padding) {
     Value* keys = one.negated ? rewriter.value("logical_not", {one.present}) : one.present;
-    keys = rewriter.reshape(keys, {keys->dim(0), 1, 1, keys->dim(1)});
-    present = present == nullptr ? keys : rewriter.value("logical_and", {present, keys});
+    visible = both(rewriter, visible, rewriter.reshape(keys, {keys->dim(0), 1, 1, keys->dim(1)}));
   }
   Value* seen = rewriter.constant(scalar_constant(dtype, 0.0));
   Value* blocked = rewriter.constant(scalar_constant(dtype, -std::numeric_limits<double>::infinity()));
-  return rewriter.value("where", {present, seen, blocked});
+  return rewriter.value("where", {visible, seen, blocked});
 }
 
 struct Masking {
@@ -177,18 +183,22 @@ struct Masking {
 };
 
 // Padding may stand apart from causality only if hidden keys have -inf: a row that sees no key is then 0 either way.
+// Packed sequences always may: each query sees its own key.
 Masking masking_of(const Match& m, Rewriter& rewriter, const Layout& layout) {
   if (!m.has("mask")) return {};
   Value* mask = m.value("mask");
   if (m.has("second mask")) mask = rewriter.value("add", {mask, m.value("second mask")});
   const Value* scores = m.value("scores");
   const MaskPredicate seen = analyse_mask(mask, scores->dim(-2), scores->dim(-1));
-  const bool apart = seen.padding.empty() || (seen.infinite && mask->rank() == scores->rank());
+  const bool on_scores = !seen.by_batch() || mask->rank() == scores->rank();
+  const bool apart = on_scores && (seen.padding.empty() || seen.infinite);
   if (seen.kind == MaskPredicate::Kind::kUnknown || !apart) {
     return {.mask = mask_on_heads(rewriter, mask, scores, layout.q_heads)};
   }
   Masking result{.causal = seen.causal(), .window = seen.window};
-  if (!seen.padding.empty()) result.mask = padding_mask(rewriter, seen.padding, mask->type().dtype);
+  if (!seen.padding.empty() || !seen.packing.empty()) {
+    result.mask = rest_of_mask(rewriter, seen, scores->dim(-1), mask->type().dtype);
+  }
   return result;
 }
 
