@@ -15,11 +15,14 @@ from atb.errors import UnsupportedError
 
 from atb_torch.block_export import without_caches
 from atb_torch.compiler import call_of, import_call
+from atb_torch.guards import Guards
 from atb_torch.kv_cache import KVCache
 from atb_torch.releasing import release_parameters
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
+_UNLIMITED = 1 << 31
+_LENGTHS_TRIED = 256
 
 
 def make_engine(
@@ -34,24 +37,53 @@ def make_engine(
 
     The module is exported without cache and without mask; `insert_kv_cache` makes a ragged, incremental step of it, or
     refuses with the operator that mixes tokens. Parameters are shared, not copied.
-    context: longest sequence; None takes what the module's configuration says.
+    context: longest sequence; None takes what the module's configuration says. What the module was exported for, as
+        by a table of positions, limits both.
     release: the module gives its parameters up, even if there is an error later: each goes when it is packed.
     options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
     """
     call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
     with without_caches():
-        graph = import_call(model, call, optimizer)[1].graph
+        exported, imported = import_call(model, call, optimizer)
+    graph = imported.graph
+    longest = min(context or context_length(model), _longest(imported.guards, exported.examples[0]))
+    del exported, imported  # which hold the parameters too
     _require_no_kernels(graph)
     if release:
         release_parameters(model)
     return _core.Engine.from_graph(
         graph._core,
-        context_length=context or context_length(model),
+        context_length=longest,
         bos_ids=_ids(_setting(model, "bos_token_id")),
         eos_ids=end_token_ids(model),
         release=release,
         **options,
     )
+
+
+def _longest(guards: Guards, example: torch.Tensor) -> int:
+    """Up to what length the exported program is the module: a step runs at any, and checks no guards.
+
+    Limits are ranges; what else a module decides by its length is seen at short ones. Raises where shorter sequences
+    than the example are others.
+    """
+    rows, length = example.shape
+    high = max((high for name, (_, high) in guards.ranges.items() if _is_length(guards, name)), default=_UNLIMITED)
+    for size in range(2, min(high, _LENGTHS_TRIED)):  # at the limit itself a slice of a table is all of it
+        if guards.bind([torch.empty(rows, size, dtype=example.dtype, device="meta")]) is not None:
+            continue
+        if size > length:
+            return size - 1
+        raise UnsupportedError(
+            f"[generate] the module decides by the length of its input: what it does for {length} tokens is not what "
+            f"it does for {size}; needs one form for all lengths"
+        )
+    return high
+
+
+def _is_length(guards: Guards, name: str) -> bool:
+    size = guards.tensors[0].shape[-1]
+    return isinstance(size, torch.SymInt) and str(size.node.expr) == name
 
 
 def _require_no_kernels(graph: Graph) -> None:

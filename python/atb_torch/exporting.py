@@ -125,9 +125,13 @@ def call_module(model: torch.nn.Module, arguments: Mapping[str, Any]) -> Any:
     """`model` with arguments that `bind_arguments` named."""
     parameters = inspect.signature(model.forward).parameters
     kinds = {name: parameter.kind for name, parameter in parameters.items()}
-    # Exported programs take positional arguments by position only, and so does what stands before *args.
-    in_order = isinstance(model, torch.fx.GraphModule) or any(
-        kind is inspect.Parameter.VAR_POSITIONAL and name in arguments for name, kind in kinds.items()
+    # Exported programs take positional arguments by position only, and so does what stands before *args. Hooks that
+    # take no keywords see nothing else.
+    in_order = (
+        isinstance(model, torch.fx.GraphModule)
+        or any(kind is inspect.Parameter.VAR_POSITIONAL and name in arguments for name, kind in kinds.items())
+        or any(hook not in model._forward_pre_hooks_with_kwargs for hook in model._forward_pre_hooks)
+        or any(hook not in model._forward_hooks_with_kwargs for hook in model._forward_hooks)
     )
     kwargs = dict(arguments)
     args: list[Any] = []
@@ -246,9 +250,12 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
     entry = Entry(model, call)
     tensors, dynamic = _dynamic(call.leaves, as_given)
     try:
-        with torch.no_grad(), quiet(), watch_caches() as seen:
-            shapes = (tuple(dynamic),) if tensors else None
-            program = torch.export.export(entry, tuple(tensors), dynamic_shapes=shapes, strict=False)
+        with torch.no_grad(), quiet(), _one_path(), watch_caches() as seen:
+            try:
+                program = _exported(entry, tensors, dynamic)
+            except torch._dynamo.exc.UserError:  # as of a length that a table of positions limits
+                seen.clear()
+                program = _exported(entry, tensors, _found_out(tensors))
     except atb.Error:
         raise
     except Exception as error:
@@ -258,6 +265,26 @@ def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Export
         raise atb.UnsupportedError(f"[atb_torch] torch.export cannot export the module: {reason}") from error
     names, caches = [leaf.name for leaf in call.leaves], [cache for _, cache in seen]
     return Exported(program, names, tensors, entry, copy.copy(entry.outputs), caches)
+
+
+def _exported(
+    entry: Entry, tensors: Sequence[torch.Tensor], dynamic: Sequence[dict[int, Any]]
+) -> torch.export.ExportedProgram:
+    return torch.export.export(
+        entry, tuple(tensors), dynamic_shapes=(tuple(dynamic),) if tensors else None, strict=False
+    )
+
+
+@contextlib.contextmanager
+def _one_path() -> Iterator[None]:
+    """Without the other path that encoders of PyTorch take where no gradients are wanted: its nested tensors have no
+    sizes to trace."""
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
 
 
 def _first_line(error: Exception) -> str:
@@ -291,6 +318,11 @@ def _dynamic(leaves: Sequence[Leaf], as_given: bool) -> tuple[list[torch.Tensor]
     if not as_given and len(shapes) == 1 and all(is_token_like(leaf) for leaf in leaves):
         axes = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
         return [torch.ones(2, 7, dtype=leaf.tensor.dtype) for leaf in leaves], [dict(axes) for _ in leaves]
+    tensors = [leaf.tensor.detach() for leaf in leaves]
+    return tensors, _found_out(tensors)
+
+
+def _found_out(tensors: Sequence[torch.Tensor]) -> list[dict[int, Any]]:
+    """Axes that export finds out about: which are fixed, equal or limited becomes guards."""
     auto = torch.export.Dim.AUTO
-    dynamic = [{axis: auto for axis, size in enumerate(leaf.tensor.shape) if size > 1} for leaf in leaves]
-    return [leaf.tensor.detach() for leaf in leaves], dynamic
+    return [{axis: auto for axis, size in enumerate(tensor.shape) if size > 1} for tensor in tensors]

@@ -3,23 +3,39 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
+_INTERNAL = frozenset(vars(torch.nn.Module())) - {"training"}
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+# What a module decides by, as `self.enabled`, and functions put in the place of methods.
+_PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, types.FunctionType, types.MethodType)
+
 
 class Snapshot:
-    """The parameters, buffers and submodules of a module as they are now. Cheap to compare: no data is read."""
+    """The parameters, buffers, submodules, hooks and plain attributes of a module as they are now.
+
+    Cheap to compare: no data is read.
+    """
 
     def __init__(self, module: torch.nn.Module, written: Iterable[torch.Tensor] = ()) -> None:
         """written: buffers that the module itself changes, which programs take as they are at each call."""
         left_out = {id(tensor) for tensor in written}
         self._tensors: list[tuple[dict[str, Any], str, weakref.ref[torch.Tensor], int, int]] = []
-        self._parts: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self._settings: list[tuple[dict[str, Any], str, Any]] = []
+        self._counts: list[tuple[dict[str, Any], int]] = []  # of attributes: one that is new may hide a method
         for part in module.modules():
             self._parts.append((part._modules, dict(part._modules)))
+            self._parts += [(hooks, dict(hooks)) for hooks in (getattr(part, name) for name in _HOOKS)]
+            self._counts.append((vars(part), len(vars(part))))
+            for name, value in vars(part).items():
+                if name not in _INTERNAL and _is_plain(value):
+                    self._settings.append((vars(part), name, _copied(value)))
             for owner in (part._parameters, part._buffers):
                 self._tensors += [
                     (owner, name, weakref.ref(tensor), _version(tensor), _address(tensor))
@@ -29,10 +45,32 @@ class Snapshot:
 
     def holds(self) -> bool:
         """Whether nothing was replaced, assigned, moved or written to since; what was released does not count."""
-        return all(
-            _is_same(owner.get(name), tensor(), version, address)
-            for owner, name, tensor, version, address in self._tensors
-        ) and all(now == then for now, then in self._parts)
+        return (
+            all(
+                _is_same(owner.get(name), tensor(), version, address)
+                for owner, name, tensor, version, address in self._tensors
+            )
+            and all(now == then for now, then in self._parts)
+            and all(len(owner) == count for owner, count in self._counts)
+            and all(name in owner and _is_equal(owner[name], then) for owner, name, then in self._settings)
+        )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be compared by what it is, or is a container of such values."""
+    if type(value) in (list, tuple, set, frozenset):
+        return all(type(item) in _PLAIN for item in value)
+    if type(value) is dict:
+        return all(type(item) in _PLAIN for pair in value.items() for item in pair)
+    return type(value) in _PLAIN
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if type(value) in (list, set, dict) else value
+
+
+def _is_equal(now: Any, then: Any) -> bool:
+    return now is then or (type(now) is type(then) and _is_plain(now) and bool(now == then))
 
 
 def _is_same(now: torch.Tensor | None, then: torch.Tensor | None, version: int, address: int) -> bool:

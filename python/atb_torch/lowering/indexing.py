@@ -108,6 +108,17 @@ def index(ctx: Context, x: BuilderValue, indices: Sequence[BuilderValue | None])
     return _index(ctx, x, {axis: values for axis, values in enumerate(indices) if values is not None})
 
 
+@lowers("gather.default")
+def gather(ctx: Context, x: BuilderValue, dim: int, indices: BuilderValue, **_kwargs: Any) -> BuilderValue:
+    """x at the indices along one axis, and along each other axis at the element's own place."""
+    if not x.shape:
+        raise Refused("a gather from a tensor without axes is not supported")
+    at = {}
+    for axis, size in enumerate(indices.shape):
+        at[axis] = ctx.reshape(ctx("iota", shape=[size]), [size if i == axis else 1 for i in range(len(x.shape))])
+    return _index(ctx, x, {**at, axis_of(x, dim): indices})
+
+
 def _index(ctx: Context, x: BuilderValue, indices: dict[int, BuilderValue]) -> BuilderValue:
     """x[..., i, j, ...]: the indexed axes go first, are taken, and the new axes go where the first of them was."""
     for values in indices.values():

@@ -17,9 +17,12 @@ class Net(torch.nn.Module):
         self.inner = torch.nn.Linear(12, 8)
         self.scale = torch.nn.Parameter(torch.randn(8))
         self.register_buffer("shift", torch.randn(8))
+        self.doubled = False
+        self.factors = {"default": 1.0}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.inner(x) * self.scale + self.shift
+        y = self.inner(x) * self.scale + self.shift
+        return (y * 2 if self.doubled else y) * self.factors["default"]
 
 
 def write(net: Net) -> None:
@@ -50,7 +53,30 @@ def halve(net: Net) -> None:
     net.half().float()
 
 
-CHANGES = [write, load, exchange_data, assign_parameter, assign_buffer, assign_part, halve]
+def hook(net: Net) -> None:
+    net.inner.register_forward_hook(lambda _module, _args, out: out * 2)
+
+
+def hook_before(net: Net) -> None:
+    net.register_forward_pre_hook(lambda _module, args: (args[0] + 1,))
+
+
+def switch(net: Net) -> None:
+    net.doubled = True
+
+
+def write_into_a_dict(net: Net) -> None:
+    net.factors["default"] = 3.0
+
+
+def assign_a_method(net: Net) -> None:
+    net.inner.forward = lambda x: x[:, :8] * 3  # type: ignore[method-assign]
+
+
+CHANGES = [
+    write, load, exchange_data, assign_parameter, assign_buffer, assign_part, halve, hook, hook_before, switch,
+    write_into_a_dict, assign_a_method,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -66,6 +92,16 @@ def test_a_change_is_seen_by_the_next_call(change: Callable[[Net], None]) -> Non
         change(net)
         torch.testing.assert_close(fast(x), net(x))
         assert not torch.equal(fast(x), before)
+
+
+def test_a_hook_that_is_removed_is_gone() -> None:
+    net, x = Net().eval(), torch.randn(5, 12)
+    fast = atb_torch.compile(net, threads=1)
+    with torch.no_grad():
+        handle = net.register_forward_hook(lambda _module, args, out: out + args[0].sum())
+        torch.testing.assert_close(fast(x), net(x))
+        handle.remove()
+        torch.testing.assert_close(fast(x), net(x))
 
 
 def test_generate_sees_a_change() -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import atb
 import atb_torch
 import pytest
@@ -127,3 +129,44 @@ def test_a_model_that_looks_ahead_cannot_be_cached() -> None:
     fast = atb_torch.compile(Bidirectional().eval())
     with pytest.raises(atb.UnsupportedError, match=r"\[insert_kv_cache\]"):
         fast.generate(tokens(1, 5), max_new_tokens=2)
+
+
+class ByLength(torch.nn.Module):
+    """A decoder of one causal attention whose embedded input goes through `decide`."""
+
+    def __init__(self, decide: Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(31, 16)
+        self.places = torch.nn.Embedding(24, 16)
+        self.qkv = torch.nn.Linear(16, 48)
+        self.head = torch.nn.Linear(16, 31)
+        self.decide = decide
+
+    def forward(self, idx: torch.Tensor) -> torch.Tensor:
+        x = self.decide(self, idx, self.embed(idx))
+        q, k, v = self.qkv(x).unsqueeze(1).chunk(3, dim=-1)
+        return self.head(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).squeeze(1))
+
+
+def test_a_table_of_positions_ends_sequences() -> None:
+    def place(module: torch.nn.Module, idx: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        assert idx.shape[1] <= 24
+        return x + module.places(torch.arange(idx.shape[1]))
+
+    torch.manual_seed(0)
+    model = ByLength(place).eval()
+    ids = torch.randint(0, 31, (2, 9))
+    made = atb_torch.compile(model, threads=1).generate(ids, max_new_tokens=40)
+    assert made.shape[1] in (24, 25)  # the last token is made, but not read
+    with torch.no_grad():
+        assert torch.equal(model(made[:, :-1][:, :24])[:, 8:].argmax(-1), made[:, 9:])
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["odd", "short"])
+def test_a_module_that_decides_by_its_length_is_refused(short: bool) -> None:
+    def decide(_module: torch.nn.Module, idx: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        length = idx.shape[1]
+        return x * 3 if (length < 5 if short else length % 2) else x
+
+    with pytest.raises(atb.UnsupportedError, match="decides by the length of its input"):
+        atb_torch.compile(ByLength(decide).eval(), threads=1).generate(torch.ones(1, 9, dtype=torch.int64))

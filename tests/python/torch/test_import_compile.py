@@ -11,6 +11,7 @@ import atb_torch
 import families
 import pytest
 import torch
+import transformers
 
 pytestmark = pytest.mark.real
 
@@ -247,3 +248,34 @@ def test_released_parameters() -> None:
         assert families.distance(fast(ids).logits, twin(ids, use_cache=False).logits) < 2e-4
     with pytest.raises(atb.UnsupportedError, match="released"):
         fast(families.tokens(2, 7), attention_mask=torch.ones(2, 7, dtype=torch.long))
+
+
+@pytest.mark.parametrize("kind", ["Bert", "DistilBert", "Roberta"])
+def test_encoders_whose_tables_limit_their_length(kind: str) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    if kind == "DistilBert":
+        sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=97, max_position_embeddings=40, **sizes)
+    model = getattr(transformers, f"{kind}Model")(config).eval()
+    fast = atb_torch.compile(model, threads=1)
+    mask = torch.ones(2, 9, dtype=torch.int64)
+    mask[0, 6:] = 0
+    for ids, options in (((2, 9), {}), ((2, 9), {"attention_mask": mask}), ((1, 4), {}), ((1, 33), {})):
+        given = torch.randint(3, 97, ids)
+        with torch.no_grad():
+            torch.testing.assert_close(fast(given, **options)[0], model(given, **options)[0], rtol=1e-4, atol=1e-4)
+    with pytest.raises((atb.Error, RuntimeError, IndexError)):
+        fast(torch.full((1, 41), 3))
+
+
+def test_encoders_of_torch_with_padding() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2).eval()
+    x, padding = torch.randn(2, 9, 32), torch.zeros(2, 9, dtype=torch.bool)
+    padding[0, 6:] = True
+    with torch.no_grad():
+        expected = model(x, None, padding)
+        actual = atb_torch.compile(model, threads=1)(x, None, padding)
+    torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-4, atol=1e-4)
+    assert torch.backends.mha.get_fastpath_enabled()
