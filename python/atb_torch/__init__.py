@@ -8,6 +8,14 @@ logits = fast(input_ids).logits
 block = atb_torch.GraphOp([atb_torch.LayerNorm(), atb_torch.Linear(out_features=64), atb_torch.ResidualAdd()])
 """
 
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as _error:
+    raise ImportError(
+        "[atb_torch] needs PyTorch and numpy, which are not here; run pip install torch==2.13.0 numpy "
+        "(the version of ATB's tests; the build for CPUs is enough)"
+    ) from _error
+
 from atb_torch import native
 from atb_torch.compiler import CompiledModule, compile, import_module
 from atb_torch.graph_op import GraphOp

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -22,26 +22,36 @@ class Snapshot:
     Cheap to compare: no data is read.
     """
 
-    def __init__(self, module: torch.nn.Module, written: Iterable[torch.Tensor] = ()) -> None:
-        """written: buffers that the module itself changes, which programs take as they are at each call."""
+    def __init__(self, module: torch.nn.Module, written: Iterable[torch.Tensor] = (), *, ask: bool = True) -> None:
+        """written: buffers that the module itself changes, which programs take as they are at each call.
+
+        Parts with `program_key()`, as blocks with plugins, say themselves what programs depend on, if one is to `ask`.
+        """
         left_out = {id(tensor) for tensor in written}
         self._tensors: list[tuple[dict[str, Any], str, weakref.ref[torch.Tensor], int, int]] = []
         self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
         self._settings: list[tuple[dict[str, Any], str, Any]] = []
+        self._asked: list[tuple[Callable[[], Any], Any]] = []
         self._counts: list[tuple[dict[str, Any], int]] = []  # of attributes: one that is new may hide a method
         for part in module.modules():
             self._parts.append((part._modules, dict(part._modules)))
             self._parts += [(hooks, dict(hooks)) for hooks in (getattr(part, name) for name in _HOOKS)]
-            self._counts.append((vars(part), len(vars(part))))
-            for name, value in vars(part).items():
-                if name not in _INTERNAL and _is_plain(value):
-                    self._settings.append((vars(part), name, _copied(value)))
+            if not hasattr(part, "program_key"):
+                self._note_attributes(part)
+            elif ask:
+                self._asked.append((part.program_key, part.program_key()))
             for owner in (part._parameters, part._buffers):
                 self._tensors += [
                     (owner, name, weakref.ref(tensor), _version(tensor), _address(tensor))
                     for name, tensor in owner.items()
                     if tensor is not None and not tensor.is_meta and id(tensor) not in left_out
                 ]
+
+    def _note_attributes(self, part: torch.nn.Module) -> None:
+        self._counts.append((vars(part), len(vars(part))))
+        for name, value in vars(part).items():
+            if name not in _INTERNAL and _is_plain(value):
+                self._settings.append((vars(part), name, _copied(value)))
 
     def holds(self) -> bool:
         """Whether nothing was replaced, assigned, moved or written to since; what was released does not count."""
@@ -51,6 +61,7 @@ class Snapshot:
                 for owner, name, tensor, version, address in self._tensors
             )
             and all(now == then for now, then in self._parts)
+            and all(key() == then for key, then in self._asked)
             and all(len(owner) == count for owner, count in self._counts)
             and all(name in owner and _is_equal(owner[name], then) for owner, name, then in self._settings)
         )

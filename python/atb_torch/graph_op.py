@@ -213,7 +213,7 @@ class GraphOp(nn.Module):
         graph.to_kernel_array = torch.from_dlpack
         scopes = [] if kv_dtype is None else [scope for scope, _, _ in cached]
         compiled = graph.compile(threads=self.threads, cached=scopes, kv_dtype=kv_dtype or "f32")
-        self._snapshot = Snapshot(self)
+        self._snapshot = Snapshot(self, ask=False)
         return Program(graph, compiled, cached, plugins)
 
     def _build(
@@ -265,6 +265,10 @@ class GraphOp(nn.Module):
         for path, nested in _nested(self.items, ""):
             found += [(f"{path}.{within}" if within else path, one) for within, one in nested.active_plugins()]
         return tuple(sorted(found, key=lambda place: place[1].order))
+
+    def program_key(self) -> Any:
+        """What a program of a module that this block is part of depends on, beside parameters and attributes."""
+        return self.active_plugins()
 
     # --- What it became
 

@@ -29,8 +29,9 @@ void StepInput::clear() {
 
 Session::Session(std::unique_ptr<Graph> graph, const Device& device, const SessionOptions& options)
     : team_(options.threads), store_(&team_), kv_layout_(kv_layout_of(*graph, options.precision)), executor_(team_) {
-  require(kv_layout_.has_value(), Code::kInvalidArgument, "[session] ", graph->name(),
-          " has no KV cache: run insert_kv_cache first");
+  require(
+      kv_layout_.has_value(), Code::kInvalidArgument, "[session] ", graph->name(),
+      " has no attention over earlier tokens, so there is nothing to cache and generate with; call the model itself");
   kv_layout_->block_tokens = options.block_tokens;
   vocab_ = graph->outputs().at(0)->dim(-1).constant();
   program_ = std::make_unique<Program>(

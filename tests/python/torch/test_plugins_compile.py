@@ -105,3 +105,36 @@ def test_generate_refuses_plugins_by_the_name_of_the_point() -> None:
     model.block.register_plugin("pre_attention", Rope())
     with pytest.raises(core.UnsupportedError, match=r"pre_attention: computed by a kernel of its own"):
         atb.compile(model).generate(ids, max_new_tokens=2)
+
+
+class Doubling(atb.Plugin):
+    def postprocess(self, outputs: Any) -> Any:
+        return outputs * 2
+
+
+def test_a_compiled_model_sees_plugins_come_and_go() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = atb.GraphOp([atb.LayerNorm(), atb.Linear("up", out_features=HIDDEN), atb.ResidualAdd()])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.block(x) + 1
+
+    torch.manual_seed(0)
+    model, x = Outer().eval(), torch.randn(2, 5, HIDDEN)
+    with torch.no_grad():
+        plain = model(x)
+        fast = atb.compile(model)
+        assert error(fast(x), plain) < 1e-5
+        plugin = Doubling()
+        handle = model.block.register_plugin("post_linear", plugin)
+        doubled = model(x)
+        assert error(doubled, plain) > 0.1
+        assert error(fast(x), doubled) < 1e-5
+        plugin.enabled = False
+        assert error(fast(x), plain) < 1e-5
+        plugin.enabled = True
+        assert error(fast(x), doubled) < 1e-5
+        handle.remove()
+        assert error(fast(x), plain) < 1e-5
