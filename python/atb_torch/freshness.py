@@ -15,6 +15,8 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 # What a module decides by, as `self.enabled`, and functions put in the place of methods.
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, types.FunctionType, types.MethodType)
 
+_GONE = object()
+
 
 class Snapshot:
     """The parameters, buffers, submodules, hooks and plain attributes of a module as they are now.
@@ -63,7 +65,9 @@ class Snapshot:
             and all(now == then for now, then in self._parts)
             and all(key() == then for key, then in self._asked)
             and all(len(owner) == count for owner, count in self._counts)
-            and all(name in owner and _is_equal(owner[name], then) for owner, name, then in self._settings)
+            and all(
+                (now := owner.get(name, _GONE)) is then or _is_equal(now, then) for owner, name, then in self._settings
+            )
         )
 
 
@@ -81,13 +85,13 @@ def _copied(value: Any) -> Any:
 
 
 def _is_equal(now: Any, then: Any) -> bool:
-    return now is then or (type(now) is type(then) and _is_plain(now) and bool(now == then))
+    return type(now) is type(then) and _is_plain(now) and bool(now == then)
 
 
 def _is_same(now: torch.Tensor | None, then: torch.Tensor | None, version: int, address: int) -> bool:
     if now is None:
         return False
-    return now.is_meta or (now is then and _version(now) == version and _address(now) == address)
+    return (now is then and _version(now) == version and _address(now) == address) or now.is_meta
 
 
 def _version(tensor: torch.Tensor) -> int:

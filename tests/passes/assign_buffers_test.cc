@@ -16,33 +16,37 @@ Type rows_of(int64_t n) { return {DType::kF32, {Dim::symbol("T"), n}, nullptr}; 
 
 BufferPlan plan_of(const Graph& graph) { return assign_buffers(graph, schedule(graph), {{"T", 10}}); }
 
-TEST(AssignBuffers, ABufferIsReusedOnceNobodyReadsIt) {
+// x -> a -> c -> d -> output y, each of [T, 16].
+struct Chain {
   Graph graph;
-  Builder b(graph);
-  Value* x = graph.add_input("x", rows_of(16));
-  Value* a = b("silu", {x}, {}, "a");
-  Value* c = b("silu", {a}, {}, "c");
-  Value* d = b("silu", {c}, {}, "d");
-  graph.set_outputs({b("silu", {d}, {}, "y")});
-  const BufferPlan plan = plan_of(graph);
+  Value* a;
+  Value* c;
+  Value* d;
+
+  Chain() {
+    Builder b(graph);
+    a = b("silu", {graph.add_input("x", rows_of(16))}, {}, "a");
+    c = b("silu", {a}, {}, "c");
+    d = b("silu", {c}, {}, "d");
+    graph.set_outputs({b("silu", {d}, {}, "y")});
+  }
+};
+
+TEST(AssignBuffers, ABufferIsReusedOnceNobodyReadsIt) {
+  const Chain chain;
+  const BufferPlan plan = plan_of(chain.graph);
   EXPECT_EQ(plan.offsets.size(), 3u);  // not y: it goes to the caller's memory
   EXPECT_EQ(plan.arena_bytes, plan.lower_bound_bytes);
   EXPECT_LE(plan.arena_bytes, 2 * 10 * 16 * 4);
 }
 
 TEST(AssignBuffers, UnsharedEachValueKeepsItsPlace) {
-  Graph graph;
-  Builder b(graph);
-  Value* x = graph.add_input("x", rows_of(16));
-  Value* a = b("silu", {x}, {}, "a");
-  Value* c = b("silu", {a}, {}, "c");
-  Value* d = b("silu", {c}, {}, "d");
-  graph.set_outputs({b("silu", {d}, {}, "y")});
-  const BufferPlan plan = assign_buffers(graph, schedule(graph), {{"T", 10}}, false);
+  const Chain chain;
+  const BufferPlan plan = assign_buffers(chain.graph, schedule(chain.graph), {{"T", 10}}, false);
   EXPECT_EQ(plan.arena_bytes, 3 * 10 * 16 * 4);
-  EXPECT_NE(plan.offsets.at(a), plan.offsets.at(c));
-  EXPECT_NE(plan.offsets.at(a), plan.offsets.at(d));
-  EXPECT_NE(plan.offsets.at(c), plan.offsets.at(d));
+  EXPECT_NE(plan.offsets.at(chain.a), plan.offsets.at(chain.c));
+  EXPECT_NE(plan.offsets.at(chain.a), plan.offsets.at(chain.d));
+  EXPECT_NE(plan.offsets.at(chain.c), plan.offsets.at(chain.d));
 }
 
 TEST(AssignBuffers, AViewKeepsItsBufferAlive) {

@@ -11,54 +11,10 @@ import atb as core
 import atb_torch as atb
 import pytest
 import torch
+from declared_decoder import Model
 from torch import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no projection before it")
-
-
-class Block(nn.Module):
-    def __init__(self, hidden_dim, num_heads, mlp_dim):
-        super().__init__()
-        self.attention_graph = atb.GraphOp(
-            [
-                atb.LayerNorm(eps=1e-5),
-                atb.FlashAttention(num_heads=num_heads, causal=True, kv_cache=True),
-                atb.Linear(out_features=hidden_dim),
-                atb.ResidualAdd(),
-            ]
-        )
-        self.mlp_graph = atb.GraphOp(
-            [
-                atb.LayerNorm(eps=1e-5),
-                atb.Linear(out_features=mlp_dim),
-                atb.SiLU(),
-                atb.Linear(out_features=hidden_dim),
-                atb.ResidualAdd(),
-            ]
-        )
-
-    def forward(self, x, kv_cache=None):
-        x, kv_cache = self.attention_graph(x, kv_cache=kv_cache)
-        x = self.mlp_graph(x)
-        return x, kv_cache
-
-
-class Model(nn.Module):
-    def __init__(self, vocab_size, hidden_dim, num_layers, num_heads, mlp_dim):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, hidden_dim)
-        self.layers = nn.ModuleList([Block(hidden_dim, num_heads, mlp_dim) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(hidden_dim)
-        self.lm_head = nn.Linear(hidden_dim, vocab_size, bias=False)
-        self.kv_cache = atb.KVCache(
-            num_layers=num_layers, num_heads=num_heads, head_dim=hidden_dim // num_heads, max_tokens=4096
-        )
-
-    def forward(self, input_ids):
-        x = self.embedding(input_ids)
-        for layer in self.layers:
-            x, self.kv_cache = layer(x, kv_cache=self.kv_cache)
-        return self.lm_head(self.norm(x))
 
 
 class PlainBlock(nn.Module):

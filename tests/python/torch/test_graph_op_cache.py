@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import atb as core  # noqa: E402
 import atb_torch as atb  # noqa: E402
 from block_reference import error, randomize  # noqa: E402
-from torch import nn  # noqa: E402
+from declared_decoder import Model  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 H, HEADS = 32, 4
@@ -77,51 +77,6 @@ def test_calls_that_do_not_fit() -> None:
     with pytest.raises(core.InvalidArgumentError):
         block(x[:1], kv_cache=cache)
     assert cache.length == 3
-
-
-class Block(nn.Module):
-    def __init__(self, hidden_dim: int, num_heads: int, mlp_dim: int) -> None:
-        super().__init__()
-        self.attention_graph = atb.GraphOp(
-            [
-                atb.LayerNorm(eps=1e-5),
-                atb.FlashAttention(num_heads=num_heads, causal=True, kv_cache=True),
-                atb.Linear(out_features=hidden_dim),
-                atb.ResidualAdd(),
-            ]
-        )
-        self.mlp_graph = atb.GraphOp(
-            [
-                atb.LayerNorm(eps=1e-5),
-                atb.Linear(out_features=mlp_dim),
-                atb.SiLU(),
-                atb.Linear(out_features=hidden_dim),
-                atb.ResidualAdd(),
-            ]
-        )
-
-    def forward(self, x: torch.Tensor, kv_cache: Any = None) -> Any:
-        x, kv_cache = self.attention_graph(x, kv_cache=kv_cache)
-        x = self.mlp_graph(x)
-        return x, kv_cache
-
-
-class Model(nn.Module):
-    def __init__(self, vocab_size: int, hidden_dim: int, num_layers: int, num_heads: int, mlp_dim: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, hidden_dim)
-        self.layers = nn.ModuleList([Block(hidden_dim, num_heads, mlp_dim) for _ in range(num_layers)])
-        self.norm = nn.LayerNorm(hidden_dim)
-        self.lm_head = nn.Linear(hidden_dim, vocab_size, bias=False)
-        self.kv_cache = atb.KVCache(
-            num_layers=num_layers, num_heads=num_heads, head_dim=hidden_dim // num_heads, max_tokens=4096
-        )
-
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(input_ids)
-        for layer in self.layers:
-            x, self.kv_cache = layer(x, kv_cache=self.kv_cache)
-        return self.lm_head(self.norm(x))
 
 
 def plain_logits(state: Any, ids: torch.Tensor, layers: int) -> torch.Tensor:
