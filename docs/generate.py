@@ -244,7 +244,8 @@ def pages(matrix: Item) -> dict[str, str]:
     )
     made["patterns/index.md"] = index_page(
         "Patterns",
-        "The fusions, in the order in which they are applied: first on the cache-free graph, then on the step graph.",
+        "The fusions, by benefit: first those of the canonical graph, then those of the fused graph, then those of the "
+        "step graph.",
         table(
             ["pattern", "becomes", "applied on the"],
             [(link(p["name"]), verbatim(p["replacement"]), p["when"]) for p in patterns],

@@ -172,6 +172,18 @@ std::string form(const Pattern& pattern, PatternId id) {
   return text + "(" + inputs + ")";
 }
 
+const char* when(PatternGroup group) {
+  switch (group) {
+    case PatternGroup::kFusion:
+      return "canonical graph";
+    case PatternGroup::kFurther:
+      return "fused graph";
+    case PatternGroup::kState:
+      return "after insert-kv-cache";
+  }
+  return "";
+}
+
 Json patterns_json() {
   Json list = Json::array();
   for (const Pattern* pattern : PatternRegistry::instance().all()) {
@@ -182,7 +194,7 @@ Json patterns_json() {
     list.push_back({{"name", pattern->name()},
                     {"replacement", pattern->replacement()},
                     {"benefit", pattern->benefit()},
-                    {"when", pattern->group() == PatternGroup::kState ? "after insert-kv-cache" : "cache-free graph"},
+                    {"when", when(pattern->group())},
                     {"doc", forms},
                     {"constraints", constraints}});
   }

@@ -75,6 +75,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   if (const auto fusions = enabled(PatternGroup::kFusion, options); !fusions.empty()) {
     pass("fusions", [&] { apply_patterns(graph, fusions, report); });
     pass("canonicalize views", [&] { canonicalize(graph); });
+    pass("further fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kFurther, options), report); });
     pass("cse after fusions", [&] { eliminate_common_subexpressions(graph); });
     pass("dce after fusions", [&] { eliminate_dead_code(graph); });
   }

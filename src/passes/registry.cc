@@ -80,6 +80,7 @@ PassRegistry make_registry() {
   registry.add(plain("dce", "removes what no output needs", eliminate_dead_code));
   registry.add({"pattern", "one fusion by its name: pattern=SDPA", run_pattern});
   registry.add(patterns_of("fuse", "all fusions, by benefit", PatternGroup::kFusion));
+  registry.add(patterns_of("fuse-further", "further fusions of the fused graph, by benefit", PatternGroup::kFurther));
   registry.add(plain("drop-padding", "padding masks and position inputs become constants", drop_padding));
   registry.add(plain("insert-kv-cache", "a decoder becomes an incremental step", insert_kv_cache));
   registry.add({"cache-attention",

@@ -96,7 +96,7 @@ def tiny_matrix() -> dict[str, Any]:
                 "name": "A+B",
                 "replacement": "C",
                 "benefit": 10,
-                "when": "cache-free graph",
+                "when": "canonical graph",
                 "doc": ["mul(x, silu(y))"],
                 "constraints": ["one x"],
             }

@@ -50,8 +50,9 @@ struct Constraint {
   std::function<std::optional<Mismatch>(const Match&)> check;
 };
 
-// When a pattern runs: on the cache-free graph, or after insert_kv_cache.
-enum class PatternGroup { kFusion, kState };
+// When a pattern runs: on the canonical graph; on the fused one, once its views are canonical again (what such a
+// pattern takes, no pattern of the first group wanted); or after insert_kv_cache.
+enum class PatternGroup { kFusion, kFurther, kState };
 
 // Built once, then immutable:
 //   Pattern p("GateUp", "FusedGateUp", 200);
