@@ -14,6 +14,7 @@
 
 #include "api/input_symbols.h"
 #include "api/kv_cache.h"
+#include "api/result_buffers.h"
 #include "api/run_options.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -110,15 +111,19 @@ class Running {
   std::atomic<std::thread::id>& caller_;
 };
 
-}  // namespace
-
-Tensor Tensor::allocate(DType dtype, std::vector<int64_t> shape) {
+size_t byte_count(DType dtype, std::span<const int64_t> shape) {
   size_t bytes = dtype_size(dtype);
   for (const int64_t extent : shape) {
     const bool fits = extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes);
     require(fits, Code::kInvalidArgument, "[tensor] extent ", extent, ": the number of bytes exceeds 2^64");
   }
-  auto buffer = std::make_shared<AlignedBuffer>(std::max<size_t>(bytes, 1), "tensor");
+  return bytes;
+}
+
+}  // namespace
+
+Tensor Tensor::allocate(DType dtype, std::vector<int64_t> shape) {
+  auto buffer = std::make_shared<AlignedBuffer>(std::max<size_t>(byte_count(dtype, shape), 1), "tensor");
   return {{buffer, buffer->data()}, dtype, std::move(shape)};
 }
 
@@ -244,7 +249,10 @@ struct CompiledGraph::Impl {
         memory.push_back(nullptr);
         continue;
       }
-      outputs.push_back(Tensor::allocate(output->type().dtype, eval(output->shape(), bindings)));
+      const DType dtype = output->type().dtype;
+      std::vector<int64_t> shape = eval(output->shape(), bindings);
+      const size_t bytes = byte_count(dtype, shape);
+      outputs.push_back({results.take(outputs.size(), bytes), dtype, std::move(shape)});
       memory.push_back(outputs.back().data.get());
     }
     Frame frame = plan.resolve(bindings, views, memory, arena->data());
@@ -282,6 +290,7 @@ struct CompiledGraph::Impl {
   std::mutex mutex;                     // guards what follows, and the team
   std::list<std::unique_ptr<Plan>> plans;
   std::shared_ptr<AlignedBuffer> arena;  // shared with what host kernels were lent
+  ResultBuffers results;
 };
 
 CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions& options)

@@ -69,6 +69,13 @@ HWY_INLINE HWY_ATTR V Tanh(D d, V x) {
   return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), near, far), x);
 }
 
+// 1 / (1 + e^-x).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE HWY_ATTR V Sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
+}
+
 // x * sigmoid(x).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE HWY_ATTR V Silu(D d, V x) {

@@ -31,9 +31,12 @@ ReferenceKernel activation_reference(Function function) {
   });
 }
 
+// The kernel of f32, given the attributes.
+using MakeKernel = std::unique_ptr<Kernel> (*)(const Attrs& attrs);
+
 template <class Function>
 void register_activation(OpRegistry& registry, std::string name, std::string doc, std::vector<AttrSpec> attrs,
-                         Function function) {
+                         Function function, MakeKernel make) {
   OpDef op;
   op.name = name;
   op.doc = std::move(doc);
@@ -43,15 +46,9 @@ void register_activation(OpRegistry& registry, std::string name, std::string doc
   op.infer = infer_activation;
   op.flops = [](const Node& node) { return Dim(4) * num_elements(node.output()->shape()); };
   op.reference = activation_reference(function);
-  op.make_cpu_kernel = [name, function](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+  op.make_cpu_kernel = [make](const KernelRequest& request) -> std::unique_ptr<Kernel> {
     if (request.node.input(0)->type().dtype != DType::kF32) return nullptr;
-    const bool tanh = uses_tanh(request.node.attrs());
-    return make_elementwise_kernel<1, float, float>(
-        name + "_f32", {0},
-        [function, tanh](int64_t n, float* out, const std::array<const float*, 1>& in,
-                         const std::array<int64_t, 1>& stride) {
-          for (int64_t i = 0; i < n; ++i) out[i] = function(in[0][i * stride[0]], tanh);
-        });
+    return make(request.node.attrs());
   };
   registry.add(std::move(op));
 }
@@ -59,13 +56,22 @@ void register_activation(OpRegistry& registry, std::string name, std::string doc
 }  // namespace
 
 void register_op_activation(OpRegistry& registry) {
-  register_activation(registry, "silu", "out = x / (1 + exp(-x)).", {}, [](auto x, bool) { return silu(x); });
-  register_activation(registry, "relu", "out = max(x, 0).", {}, [](auto x, bool) { return relu(x); });
-  register_activation(registry, "gelu",
-                      "out = x * Phi(x) with approximate = none (by erf); with tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * "
-                      "(x + 0.044715 x^3))). Hendrycks and Gimpel 2016, arXiv 1606.08415.",
-                      {{"approximate", AttrKind::kText, std::string("none"), false, "none or tanh"}},
-                      [](auto x, bool tanh) { return tanh ? gelu_tanh(x) : gelu_erf(x); });
+  register_activation(
+      registry, "silu", "out = x / (1 + exp(-x)).", {}, [](auto x, bool) { return silu(x); },
+      [](const Attrs&) { return make_pointwise_kernel("silu", kernels::Pointwise::kSilu); });
+  register_activation(
+      registry, "relu", "out = max(x, 0).", {}, [](auto x, bool) { return relu(x); },
+      [](const Attrs&) { return make_unary_kernel<float, float>("relu_f32", relu<float>); });
+  register_activation(
+      registry, "gelu",
+      "out = x * Phi(x) with approximate = none (by erf); with tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * "
+      "(x + 0.044715 x^3))). Hendrycks and Gimpel 2016, arXiv 1606.08415.",
+      {{"approximate", AttrKind::kText, std::string("none"), false, "none or tanh"}},
+      [](auto x, bool tanh) { return tanh ? gelu_tanh(x) : gelu_erf(x); },
+      [](const Attrs& attrs) {
+        return uses_tanh(attrs) ? make_pointwise_kernel("gelu_tanh", kernels::Pointwise::kGeluTanh)
+                                : make_pointwise_kernel("gelu_erf", kernels::Pointwise::kGeluErf);
+      });
 }
 
 }  // namespace atb

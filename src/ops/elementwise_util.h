@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ir/kernel.h"
+#include "kernels/pointwise.h"
 
 namespace atb {
 
@@ -97,6 +98,15 @@ std::unique_ptr<Kernel> make_unary_kernel(std::string variant, Function function
         } else {
           for (int64_t i = 0; i < n; ++i) out[i] = function(x[i * stride[0]]);
         }
+      });
+}
+
+// out = function(x) of f32, in vectors.
+inline std::unique_ptr<Kernel> make_pointwise_kernel(const std::string& op, kernels::Pointwise function) {
+  return make_elementwise_kernel<1, float, float>(
+      op + "_f32/" + kernels::pointwise_target(), {0},
+      [function](int64_t n, float* out, const std::array<const float*, 1>& in, const std::array<int64_t, 1>& stride) {
+        kernels::apply_pointwise(function, in[0], stride[0], n, out);
       });
 }
 

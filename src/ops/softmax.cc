@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ir/kernel.h"
+#include "kernels/pointwise.h"
 #include "ops/infer_util.h"
 #include "ops/plain_operands_util.h"
 #include "ops/reference_util.h"
@@ -23,11 +24,12 @@ std::vector<Type> infer_softmax(const InferArgs& args) {
 }
 
 template <class T>
-void softmax_row(const T* x, int64_t n, T* out) {
+void softmax_reference(const T* x, int64_t n, T* out) {
   T largest = -std::numeric_limits<T>::infinity();
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, x[i]);
   if (largest == -std::numeric_limits<T>::infinity()) {  // everything is masked
-    std::fill(out, out + n, T(0));
+    const bool nan = std::any_of(x, x + n, [](T value) { return std::isnan(value); });
+    std::fill(out, out + n, nan ? std::numeric_limits<T>::quiet_NaN() : T(0));
     return;
   }
   T sum = 0;
@@ -47,11 +49,13 @@ class SoftmaxKernel final : public Kernel {
     const TensorView& x = call.inputs[0];
     const TensorView& out = call.outputs[0];
     for (int64_t row = begin; row < end; ++row) {
-      softmax_row(x.as<const float>() + leading_offset(x, x.rank - 1, row), x.dim(-1),
-                  out.as<float>() + leading_offset(out, out.rank - 1, row));
+      kernels::softmax_row(x.as<const float>() + leading_offset(x, x.rank - 1, row), x.dim(-1),
+                           out.as<float>() + leading_offset(out, out.rank - 1, row));
     }
   }
-  std::string variant(const Call& /*call*/) const override { return "softmax_f32"; }
+  std::string variant(const Call& /*call*/) const override {
+    return std::string("softmax_f32/") + kernels::pointwise_target();
+  }
 };
 
 }  // namespace
@@ -69,7 +73,7 @@ void register_op_softmax(OpRegistry& registry) {
     const auto& x = *call.inputs[0];
     const int64_t n = last_extent(x.shape);
     for (int64_t row = 0; row < row_count(x.shape); ++row) {
-      softmax_row(x.f.data() + row * n, n, call.outputs[0]->f.data() + row * n);
+      softmax_reference(x.f.data() + row * n, n, call.outputs[0]->f.data() + row * n);
     }
   });
   op.make_cpu_kernel = [](const KernelRequest& request) -> std::unique_ptr<Kernel> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // neg, abs, exp, log, sqrt, rsqrt, reciprocal, sin, cos, tanh, sigmoid, erf: functions of one operand, elementwise.
 #include <cmath>
+#include <optional>
 
 #include "ops/elementwise_util.h"
 #include "ops/infer_util.h"
@@ -31,8 +32,10 @@ OpDef unary(std::string name, const std::string& formula) {
 }
 
 // `function` is called with f32, and with f64 by the oracle.
+// `fast` computes f32 in vectors, where there is such a function.
 template <class Function>
-void register_function(OpRegistry& registry, const std::string& name, const std::string& formula, Function function) {
+void register_function(OpRegistry& registry, const std::string& name, const std::string& formula, Function function,
+                       std::optional<kernels::Pointwise> fast = std::nullopt) {
   OpDef op = unary(name, formula);
   op.infer = infer_float;
   op.flops = [](const Node& node) { return Dim(4) * num_elements(node.output()->shape()); };
@@ -40,9 +43,10 @@ void register_function(OpRegistry& registry, const std::string& name, const std:
     const auto& x = call.inputs[0]->f;
     for (size_t i = 0; i < x.size(); ++i) call.outputs[0]->f[i] = function(x[i]);
   });
-  op.make_cpu_kernel = [name, function](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+  op.make_cpu_kernel = [name, function, fast](const KernelRequest& request) -> std::unique_ptr<Kernel> {
     const bool f32 = request.node.input(0)->type().dtype == DType::kF32;
     if (!f32 || !plain_operands(request.node)) return nullptr;
+    if (fast) return make_pointwise_kernel(name, *fast);
     return make_unary_kernel<float, float>(name + "_f32", function);
   };
   registry.add(std::move(op));
@@ -85,16 +89,19 @@ void register_op_unary_math(OpRegistry& registry) {
       registry, "neg", "-x", [](auto x) { return -x; }, [](auto x) { return negated(x); });
   register_sign(
       registry, "abs", "|x|", [](auto x) { return std::abs(x); }, [](auto x) { return x < 0 ? negated(x) : x; });
-  register_function(registry, "exp", "e^x", [](auto x) { return std::exp(x); });
+  register_function(
+      registry, "exp", "e^x", [](auto x) { return std::exp(x); }, kernels::Pointwise::kExp);
   register_function(registry, "log", "the natural logarithm of x", [](auto x) { return std::log(x); });
   register_function(registry, "sqrt", "the square root of x", [](auto x) { return std::sqrt(x); });
   register_function(registry, "rsqrt", "1 / sqrt(x)", [](auto x) { return decltype(x)(1) / std::sqrt(x); });
   register_function(registry, "reciprocal", "1 / x", [](auto x) { return decltype(x)(1) / x; });
   register_function(registry, "sin", "the sine of x (radians)", [](auto x) { return std::sin(x); });
   register_function(registry, "cos", "the cosine of x (radians)", [](auto x) { return std::cos(x); });
-  register_function(registry, "tanh", "the hyperbolic tangent of x", [](auto x) { return std::tanh(x); });
-  register_function(registry, "sigmoid", "1 / (1 + e^-x)",
-                    [](auto x) { return decltype(x)(1) / (decltype(x)(1) + std::exp(-x)); });
+  register_function(
+      registry, "tanh", "the hyperbolic tangent of x", [](auto x) { return std::tanh(x); }, kernels::Pointwise::kTanh);
+  register_function(
+      registry, "sigmoid", "1 / (1 + e^-x)", [](auto x) { return decltype(x)(1) / (decltype(x)(1) + std::exp(-x)); },
+      kernels::Pointwise::kSigmoid);
   register_function(registry, "erf", "the error function of x, 2 / sqrt(pi) times the integral of e^-t^2 from 0 to x",
                     [](auto x) { return std::erf(x); });
 }

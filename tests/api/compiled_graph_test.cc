@@ -350,5 +350,23 @@ graph @f(%x: f32[floordiv(T, 2)]) {
   EXPECT_THROW(bind_constant(*graph, Constant::from_f32("up", {6, 5}, ramp(30, 1))), Error);
 }
 
+TEST(CompiledGraph, ResultsStayWhileLaterCallsRunAndTheirMemoryServesAgain) {
+  const auto compiled = gated();
+  std::vector<float> x = ramp(24, 0.5f);
+  std::vector<float> y = ramp(24, -1.5f);
+  const std::vector<TensorView> first_input = {view_of(x, {4, 6})};
+  const std::vector<TensorView> second_input = {view_of(y, {4, 6})};
+  std::vector<Tensor> first = compiled->run(first_input);
+  const std::vector<float> expected = values_of(first[0]);
+  std::vector<Tensor> second = compiled->run(second_input);
+  EXPECT_NE(first[0].data, second[0].data);
+  EXPECT_EQ(values_of(first[0]), expected);
+  const std::byte* memory = second[0].data.get();
+  second.clear();
+  const std::vector<Tensor> third = compiled->run(first_input);
+  EXPECT_EQ(third[0].data.get(), memory);
+  EXPECT_EQ(values_of(third[0]), expected);
+}
+
 }  // namespace
 }  // namespace atb

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and softmax: hand-worked batches, broadcasting, both layouts of b, masked rows.
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -46,8 +47,18 @@ TEST(Softmax, RowsSumToOneOrAreFullyMasked) {
   const float inf = std::numeric_limits<float>::infinity();
   const OpRun run = run_op({.op = "softmax", .inputs = {activation({3, 2}, {-inf, -inf, 1e30f, -1e30f, -inf, 7})}});
   EXPECT_EQ(run.f32[0].f, (std::vector<float>{0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(run.kernel[0].f, run.f32[0].f);
   EXPECT_THROW(run_op({.op = "softmax", .inputs = {activation({2, 2}, {1, 2, 3, 4})}, .attrs = {{"axis", int64_t{0}}}}),
                Error);
+}
+
+TEST(Softmax, OneNanMakesItsRowNan) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const OpRun run = run_op({.op = "softmax", .inputs = {activation({3, 2}, {NAN, 1, -inf, NAN, 2, 2})}});
+  for (const RefTensor<float>& out : {run.f32[0], run.kernel[0]}) {
+    for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(out.f[i]));
+    EXPECT_EQ(out.f[4], 0.5f);
+  }
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ void register_activation(CaseRegistry& registry, const std::string& form, const 
                     },
                 .sizes = around_vectors(),
                 .tolerance = 1e-6,
-                .why = "a few roundings and the exponential of the C library",
+                .why = "a few roundings and a fitted exponential",
                 .rows = {0}});
 }
 
