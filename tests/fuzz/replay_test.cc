@@ -25,6 +25,7 @@ void put_number(std::string& text, std::mt19937_64& random) {
 }
 
 void mutate(std::string& text, const std::string& other, std::mt19937_64& random) {
+  const size_t at = below(random, text.size() + 1);
   switch (below(random, 6)) {
     case 0:
       if (!text.empty()) text[below(random, text.size())] ^= static_cast<char>(1 << below(random, 8));
@@ -32,17 +33,17 @@ void mutate(std::string& text, const std::string& other, std::mt19937_64& random
     case 1:
       return put_number(text, random);
     case 2:
-      text.resize(below(random, text.size() + 1));
+      text.resize(at);
       return;
     case 3:
-      text.insert(below(random, text.size() + 1), 1, static_cast<char>(random()));
+      text.insert(at, 1, static_cast<char>(random()));
       return;
     case 4:
-      text.erase(below(random, text.size() + 1), below(random, 9));
+      text.erase(at, below(random, 9));
       return;
     default: {  // a piece of another seed
       const size_t begin = below(random, other.size() + 1);
-      text.insert(below(random, text.size() + 1), other, begin, below(random, 33));
+      text.insert(at, other, begin, below(random, 33));
     }
   }
 }

@@ -132,7 +132,9 @@ TEST(MemoryPool, RandomTraffic) {
   for (int round = 0; round < 2000; ++round) {
     if (held.empty() || random() % 2 == 0) {
       try {
-        held.push_back({pool.allocate(1 + random() % 300000, random() % 2 == 0), static_cast<int>(random() % 256)});
+        const size_t bytes = 1 + random() % 300000;
+        const bool odd = random() % 2 != 0;
+        held.push_back({pool.allocate(bytes, !odd), static_cast<int>(random() % 256)});
         std::memset(held.back().region.data(), held.back().mark, held.back().region.size());
       } catch (const Error& error) {
         ASSERT_EQ(error.code(), Code::kResourceExhausted);

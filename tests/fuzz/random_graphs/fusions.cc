@@ -44,7 +44,8 @@ Value* stream(Sketch& sketch, int64_t width) {
   }
   if (!fitting.empty() && sketch.random().chance(0.7)) return sketch.random().pick(fitting);
   if (!others.empty() && sketch.random().chance(0.8)) {
-    return project(sketch, sketch.random().pick(others), width, sketch.random().chance(0.3));
+    Value* other = sketch.random().pick(others);
+    return project(sketch, other, width, sketch.random().chance(0.3));
   }
   return sketch.input(DType::kF32, {sketch.batch(), sketch.tokens(), Dim(width)});
 }

@@ -10,7 +10,8 @@ namespace {
 
 void function(Sketch& sketch) {
   static const std::vector<std::string> names = {"neg", "abs", "sin", "cos", "tanh", "sigmoid", "erf"};
-  sketch.offer(sketch.value(sketch.random().pick(names), {any_float(sketch)}));
+  const std::string& name = sketch.random().pick(names);
+  sketch.offer(sketch.value(name, {any_float(sketch)}));
 }
 
 void exponential(Sketch& sketch) {
@@ -40,7 +41,8 @@ void larger_or_smaller(Sketch& sketch) {
 void division_with_rest(Sketch& sketch) {
   static const std::vector<double> divisors = {0.75, 1.25, -1.5, 2};
   Value* by = sketch.scalar(sketch.random().pick(divisors));
-  sketch.offer(sketch.value(sketch.random().chance(0.5) ? "floor_divide" : "remainder", {any_float(sketch), by}));
+  const char* op = sketch.random().chance(0.5) ? "floor_divide" : "remainder";
+  sketch.offer(sketch.value(op, {any_float(sketch), by}));
 }
 
 // Comparisons, and what they choose.

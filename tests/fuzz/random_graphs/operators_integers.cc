@@ -23,8 +23,9 @@ Value* any_bool(Sketch& sketch) {
   if (found != nullptr && sketch.random().chance(0.8)) return found;
   if (sketch.random().chance(0.3)) return sketch.input(DType::kBool, {sketch.batch(), sketch.tokens()});
   Value* x = any_integer(sketch);
-  return sketch.value(sketch.random().chance(0.5) ? "less" : "equal",
-                      {x, sketch.numbers({}, {static_cast<double>(sketch.random().below(kIds))}, x->type().dtype)});
+  const char* op = sketch.random().chance(0.5) ? "less" : "equal";
+  const auto limit = static_cast<double>(sketch.random().below(kIds));
+  return sketch.value(op, {x, sketch.numbers({}, {limit}, x->type().dtype)});
 }
 
 Value* cast(Sketch& sketch, Value* x, const std::string& dtype) {
@@ -38,7 +39,8 @@ void arithmetic(Sketch& sketch) {
   const std::string op = sketch.random().pick(names);
   if (op == "neg" || op == "abs") return sketch.offer(sketch.value(op, {a}));
   const bool divides = op == "floor_divide" || op == "remainder";
-  const double number = static_cast<double>(sketch.random().between(1, 7)) * (sketch.random().chance(0.3) ? -1 : 1);
+  const auto size = static_cast<double>(sketch.random().between(1, 7));
+  const double number = sketch.random().chance(0.3) ? -size : size;
   Value* b = sketch.numbers({}, {number}, sketch.random().chance(0.8) ? a->type().dtype : DType::kI64);
   if (!divides && sketch.random().chance(0.4)) {
     Value* other = any_integer(sketch);
@@ -67,7 +69,8 @@ void to_float(Sketch& sketch) {
 
 void from_float(Sketch& sketch) {
   static const std::vector<std::string> dtypes = {"i32", "i64", "bool"};
-  sketch.offer(cast(sketch, any_float(sketch), sketch.random().pick(dtypes)));
+  Value* x = any_float(sketch);
+  sketch.offer(cast(sketch, x, sketch.random().pick(dtypes)));
 }
 
 // There and back, or wider and back.

@@ -25,7 +25,10 @@ Value* whole_stream(Sketch& sketch, int64_t width) {
 Value* sublayer(Sketch& sketch, std::string_view flaw, int64_t width) {
   if (flaw == "operand that broadcasts") return sketch.input(DType::kF32, {sketch.tokens(), Dim(width)});
   if (sketch.random().chance(0.1)) return sketch.input(DType::kF16, {sketch.batch(), sketch.tokens(), Dim(width)});
-  if (sketch.random().chance(0.7)) return project(sketch, stream(sketch, 5), width, sketch.random().chance(0.5));
+  if (sketch.random().chance(0.7)) {
+    Value* x = stream(sketch, 5);
+    return project(sketch, x, width, sketch.random().chance(0.5));
+  }
   return whole_stream(sketch, width);
 }
 

@@ -53,7 +53,8 @@ Value* split_heads(Sketch& sketch, const Form& form, Shape heads, const Dim& row
     shape.insert(shape.end(), {rows, Dim(form.head_dim)});
     return sketch.input(DType::kF32, shape);
   }
-  Value* projected = project(sketch, stream(sketch, 8), count * form.head_dim, sketch.random().chance(0.2));
+  Value* x = stream(sketch, 8);
+  Value* projected = project(sketch, x, count * form.head_dim, sketch.random().chance(0.2));
   if (heads.empty()) return projected;
   Shape split = {batch, rows};
   split.insert(split.end(), heads.begin(), heads.end());
@@ -152,7 +153,8 @@ Value* causal_scores(Sketch& sketch, std::string_view flaw, const Form& form, Va
   }
   Value* mask = chosen(sketch, seen, blocked_by(sketch, flaw));
   if (window > 0) {
-    Value* near = chosen(sketch, visible(sketch, "", form.keys, window), blocked_by(sketch, flaw));
+    Value* near_seen = visible(sketch, "", form.keys, window);
+    Value* near = chosen(sketch, near_seen, blocked_by(sketch, flaw));
     if (sketch.random().chance(0.5)) return sketch.value("add", {sketch.value("add", {scores, mask}), near});
     mask = sketch.value("where", {seen, near, sketch.scalar(-std::numeric_limits<double>::infinity())});
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers that are the same on every machine and with every standard library: splitmix64 and plain arithmetic.
+// Draws stand in statements of their own or in braces, never as two arguments of one call or two operands of a sum: the
+// order of those is the compiler's choice.
 #pragma once
 
 #include <cmath>
@@ -27,7 +29,11 @@ class Prng {
   // In [0, 1).
   double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
   // Mean 0, variance 1, in (-3.5, 3.5): the sum of four uniform numbers.
-  double bell() { return (unit() + unit() + unit() + unit() - 2) * 1.7320508075688772; }
+  double bell() {
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += unit();
+    return (sum - 2) * 1.7320508075688772;
+  }
   template <class T>
   const T& pick(const std::vector<T>& items) {
     return items[static_cast<size_t>(below(static_cast<int64_t>(items.size())))];

@@ -25,7 +25,8 @@ Value* last_mean(Sketch& sketch, Value* x) {
 
 // x / sqrt(mean(x^2) + eps).
 Value* normalized(Sketch& sketch, Value* x, double eps) {
-  Value* sum = either(sketch, "add", last_mean(sketch, square(sketch, x)), sketch.scalar(eps));
+  Value* mean = last_mean(sketch, square(sketch, x));
+  Value* sum = either(sketch, "add", mean, sketch.scalar(eps));
   if (sketch.random().chance(0.3)) return sketch.value("div", {x, sketch.value("sqrt", {sum})});
   return either(sketch, "mul", x, sketch.value("rsqrt", {sum}));
 }
@@ -43,7 +44,10 @@ void norm_chain(Sketch& sketch) {
 
 void silu_chain(Sketch& sketch) { sketch.offer(spelled_silu(sketch, any_float(sketch))); }
 
-void gelu_chain(Sketch& sketch) { sketch.offer(spelled_gelu(sketch, any_float(sketch), sketch.random().chance(0.5))); }
+void gelu_chain(Sketch& sketch) {
+  Value* x = any_float(sketch);
+  sketch.offer(spelled_gelu(sketch, x, sketch.random().chance(0.5)));
+}
 
 void linear_chain(Sketch& sketch) {
   Value* x = pick_or_null(sketch, offered_where(sketch, "linear", has_features));
