@@ -101,7 +101,8 @@ LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& opt
 // the graph. kInvalidArgument where it has not that form, or `context_length` is none.
 LoadedModel model_of_graph(std::unique_ptr<Graph> graph, int64_t context_length);
 
-// Configuration alone, of a directory, a config.json or a .gguf file.
+// Configuration alone, of a directory, a config.json or a .gguf file. Logs a warning where model_type and architectures
+// contradict each other, as load_model does.
 ModelConfig read_model_config(const std::filesystem::path& path);
 
 struct GraphOptions {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "core/log.h"
 #include "ir/kernel.h"
 #include "models/inspect.h"
 #include "models/model.h"
@@ -97,6 +98,23 @@ TEST(Load, AModelTypeThatContradictsTheArchitectureIsWarnedAbout) {
               std::string::npos)
         << got[0];
   }
+}
+
+TEST(Load, AConfigAloneIsWarnedAboutToo) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, const std::string& line) { lines.push_back(line); });
+  const auto explain = [](const std::string& model_type) {
+    TinyLlama model = tiny();
+    model.extra_config = {{"architectures", "[\"LlamaForCausalLM\"]"}, {"model_type", "\"" + model_type + "\""}};
+    const TempDir dir;
+    return build_from_config(dir.write("config.json", model.config_json()));
+  };
+  EXPECT_NE(explain("llama"), nullptr);
+  EXPECT_TRUE(lines.empty());
+  EXPECT_NE(explain("gpt2"), nullptr);
+  set_log_sink(nullptr);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("model_type \"gpt2\" contradicts architectures LlamaForCausalLM"), std::string::npos);
 }
 
 TEST(Load, GgufVocabularyMustFitTheEmbedding) {

@@ -109,7 +109,9 @@ ModelConfig read_model_config(const fs::path& path) {
   }
   const fs::path json = path.extension() == ".json" ? path : path / "config.json";
   const HfConfig hf = read_hf_config(json);
-  return config_of_directory(family_of(hf, json), hf, json.parent_path());
+  const ModelFamily& family = family_of(hf, json);
+  if (const std::string text = contradiction(family, hf); !text.empty()) log(LogLevel::kWarning, "load", text);
+  return config_of_directory(family, hf, json.parent_path());
 }
 
 std::unique_ptr<Graph> build_graph(const ModelConfig& config, const GraphOptions& options) {
