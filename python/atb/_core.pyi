@@ -237,9 +237,9 @@ class Block:
 
     def __init__(self, items: list[dict[str, Any]]) -> None: ...
 
-    def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: list[tuple[str, str, str, str]] = []) -> tuple[Graph, list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]:
+    def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: list[tuple[str, str, str, str]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]:
         """
-        For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested block that it is a point of.
+        For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested block that it is a point of. shapes: of parameters that have theirs; the first item that needs another one is named.
         """
 
     @property

@@ -22,6 +22,15 @@ def wrong_call(what: str) -> NoReturn:
     raise InvalidArgumentError(f"[GraphOp] {what}; the call is {SIGNATURE}")
 
 
+def wrong_inputs(error: InvalidArgumentError, call: BlockCall) -> NoReturn:
+    """Raises an error of an item again, with what the call gave and the signature of blocks."""
+    given = ", ".join(
+        f"{name} {dtype} {list(tensor.shape)}"
+        for (name, dtype, _), tensor in zip(call.inputs, call.tensors, strict=True)
+    )
+    raise InvalidArgumentError(f"{error}; given {given}; the call is {SIGNATURE}") from None
+
+
 @dataclass
 class BlockCall:
     """Tensors of a call with the names and dims of the graph's inputs."""

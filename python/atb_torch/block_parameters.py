@@ -66,16 +66,10 @@ def _started(like: torch.Tensor, shape: Sequence[int], start: str, scale: float)
     return data.uniform_(-scale, scale) if start == "uniform" else data.normal_(0, scale)
 
 
-def check_shapes(root: nn.Module, declared: Iterable[Declared]) -> None:
-    """`atb.InvalidArgumentError` where a call needs another shape than a parameter has."""
-    for name, shape, _, _ in declared:
-        actual = root.get_parameter(name).shape
-        if actual != tuple(shape):
-            item, _, last = name.rpartition(".")
-            raise InvalidArgumentError(
-                f"[GraphOp] item {item}: its {last} is {list(actual)}, but this call needs {list(shape)}; "
-                "check the features of the inputs against the item's options"
-            )
+def known_shapes(root: nn.Module) -> dict[str, list[int]]:
+    """The shapes of the parameters that have one."""
+    parameters = root.named_parameters(remove_duplicate=False)  # a tied one has its shape under each name
+    return {name: list(parameter.shape) for name, parameter in parameters if not is_lazy(parameter)}
 
 
 def widths_to_try(shapes: Iterable[Sequence[int]]) -> list[int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,13 @@ from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError
 from torch import nn
 
-from atb_torch.block_call import BlockCall, take_call, wrong_call
+from atb_torch.block_call import BlockCall, take_call, wrong_call, wrong_inputs
 from atb_torch.block_export import ignores_caches, is_traced, trace
 from atb_torch.block_parameters import (
     Declared,
-    check_shapes,
     declare,
     is_lazy,
+    known_shapes,
     materialize,
     place,
     widths_to_try,
@@ -80,8 +80,8 @@ class GraphOp(nn.Module):
         Raises `atb.InvalidArgumentError` naming the item whose options or name are wrong.
         """
         super().__init__()
-        self.name = name
-        self.items = tuple(items)
+        self.name = check_name(name)
+        self.items = check_list(items)
         self.threads = threads
         self.layer: int | None = None
         """Which layer of a model this is, for the context of plugins; None: its slot in the cache."""
@@ -121,6 +121,9 @@ class GraphOp(nn.Module):
         residual: what ResidualAdd adds for "input", instead of x.
         attention_mask: [batch, keys], [batch, tokens, keys] or [batch, heads, tokens, keys]; bools and integers say
             which keys are seen, floats are added to the scores. positions: of the tokens, [tokens] or [batch, tokens].
+        Floats have the dtype of the parameters: float32, float16 or bfloat16; ids and positions are int32 or int64.
+        Raises `atb.InvalidArgumentError` with the call's signature where arguments do not fit the items, one another,
+        or the parameters, and `atb.UnsupportedError` for inputs that require gradients, other dtypes, and live dropout.
         """
         arguments = _bind(args, kwargs)
         kv_cache = arguments.pop("kv_cache", None)
@@ -170,7 +173,8 @@ class GraphOp(nn.Module):
     def _check_mode(self) -> None:
         for owner, item in _leaves(self):
             if item.kind == "dropout" and owner.training and item.attrs["p"] > 0:
-                unsupported(f"Dropout {item.name or ''} is live (p = {item.attrs['p']}); call .eval()")
+                name = f"Dropout {item.name}" if item.name else "Dropout"
+                unsupported(f"{name} is live (p = {item.attrs['p']}); call .eval()")
 
     # --- Programs
 
@@ -197,13 +201,15 @@ class GraphOp(nn.Module):
     def _make(self, call: BlockCall, kv_dtype: str | None, plugins: Active) -> Program:
         kernels = dict(self._kernels)
         placed = describe_plugins(plugins, kernels)
-        core, declared, cached, notes = self._build(call.inputs, self._dtype(call), placed)
+        try:
+            core, declared, cached, notes = self._build(call.inputs, self._dtype(call), placed, known_shapes(self))
+        except InvalidArgumentError as error:
+            wrong_inputs(error, call)
         for note in notes:
             if note not in self._warned:
                 self._warned.add(note)
                 warnings.warn(note, stacklevel=8)
         materialize(self, declared)
-        check_shapes(self, declared)
         for name, _, _, _ in declared:
             parameter = self.get_parameter(name)
             check_tensor(name, parameter)
@@ -217,10 +223,14 @@ class GraphOp(nn.Module):
         return Program(graph, compiled, cached, plugins)
 
     def _build(
-        self, inputs: Sequence[Any], dtype: str, plugins: Sequence[tuple[str, str, str, str]] = ()
+        self,
+        inputs: Sequence[Any],
+        dtype: str,
+        plugins: Sequence[tuple[str, str, str, str]] = (),
+        shapes: Mapping[str, list[int]] | None = None,
     ) -> tuple[_core.Graph, list[Declared], list[Cached], list[str]]:
         listed = [(name, kind, list(dims)) for name, kind, dims in inputs]
-        return self._block.build(listed, dtype, list(plugins))
+        return self._block.build(listed, dtype, list(plugins), dict(shapes or {}))
 
     def _dtype(self, call: BlockCall) -> str:
         """The parameters' dtype, which floats of the call must have too."""
@@ -359,6 +369,22 @@ def _bind(args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         return dict(_SIGNATURE.bind(*args, **kwargs).arguments)
     except TypeError as error:
         wrong_call(str(error))
+
+
+def check_name(name: Any) -> str | None:
+    """A block's name, if it is one."""
+    if name is not None and (not isinstance(name, str) or not name):
+        raise InvalidArgumentError(f"[GraphOp] name={name!r}; expected text, or None for no name")
+    return name
+
+
+def check_list(items: Any) -> tuple[Any, ...]:
+    """The items as a tuple; what each is `describe` checks."""
+    if isinstance(items, (list, tuple)):
+        return tuple(items)
+    raise InvalidArgumentError(
+        f"[GraphOp] items is of type {type(items).__name__}; expected a list, as in GraphOp([LayerNorm(), SiLU()])"
+    )
 
 
 def describe(item: Any, kernels: dict[str, Callable[..., Any]]) -> dict[str, Any]:

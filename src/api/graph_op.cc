@@ -130,7 +130,8 @@ struct GraphOp::Impl {
   // The dtype of the parameters: that of the first that was set.
   DType dtype() const { return set.empty() ? DType::kF32 : set.begin()->second->dtype(); }
 
-  std::shared_ptr<CompiledGraph> compile(const BlockCall& form) const {
+  std::shared_ptr<CompiledGraph> compile(BlockCall form) const {
+    for (const auto& [name, constant] : set) form.shapes[name] = constant->shape();
     BlockGraph built = block.graph(form);
     for (const BlockParameter& parameter : built.parameters) {
       const auto it = set.find(parameter.name);

@@ -81,7 +81,9 @@ Attrs attrs_from_python(std::string_view owner, std::span<const AttrSpec> specs,
   for (const auto& [key, value] : given) {
     const std::string name = nb::cast<std::string>(key);
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const AttrSpec& s) { return s.name == name; });
-    require(spec != specs.end(), Code::kInvalidArgument, where, " ", owner, " has no attribute ", name);
+    if (spec == specs.end()) {
+      throw_error(Code::kInvalidArgument, where, " ", owner, " has no attribute ", name, "; it has ", names_of(specs));
+    }
     try {
       attrs.set(name, attr_from_python(value, spec->kind, where, ranged));
     } catch (const nb::cast_error&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/block.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -90,8 +91,9 @@ const char* init_name(ParameterInit::Kind kind) {
 }
 
 BuiltTuple build(const Block& block, const nb::list& inputs, const std::string& dtype,
-                 const std::vector<PluginTuple>& plugins) {
+                 const std::vector<PluginTuple>& plugins, std::map<std::string, std::vector<int64_t>> shapes) {
   BlockCall call = call_from(inputs, dtype);
+  call.shapes = std::move(shapes);
   for (const auto& [point, before, after, within] : plugins) call.plugins.push_back({point, before, after, within});
   BlockGraph built = block.graph(call);
   std::vector<ParameterTuple> parameters;
@@ -118,13 +120,16 @@ void bind_block(nb::module_& module) {
           "__init__", [](Block* self, const nb::list& items) { new (self) Block(items_from(items)); }, nb::arg("items"),
           nb::sig("def __init__(self, items: list[dict[str, typing.Any]]) -> None"))
       .def("build", &build, nb::arg("inputs"), nb::arg("dtype"), nb::arg("plugins") = std::vector<PluginTuple>(),
+           nb::arg("shapes") = std::map<std::string, std::vector<int64_t>>(),
            nb::sig("def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: "
-                   "list[tuple[str, str, str, str]] = []) -> tuple[Graph, "
+                   "list[tuple[str, str, str, str]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, "
                    "list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]"),
            "For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent "
            "constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head "
            "size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested "
-           "block that it is a point of.")
+           "block that it is a point of. shapes: of parameters that have theirs; the first item that needs another one "
+           "is "
+           "named.")
       .def_prop_ro("plugin_points", &Block::plugin_points, "pre_X and post_X for the items' names and kinds.")
       .def_prop_ro("parameter_names", &Block::parameter_names)
       .def_prop_ro("cached", &Block::cached, "Whether an attention keeps a cache.")

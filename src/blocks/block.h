@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,9 +56,10 @@ struct BlockPlugin {
 // A form of call: the inputs that it gives, with dims over B (batch), T (tokens) and S (keys, where their number is
 // another one).
 struct BlockCall {
-  std::vector<std::pair<std::string, Type>> inputs;  // names of kBlockInputs, x first, in that order
-  DType dtype = DType::kF32;                         // of the parameters
-  std::vector<BlockPlugin> plugins{};                // at one item in this order
+  std::vector<std::pair<std::string, Type>> inputs;      // names of kBlockInputs, x first, in that order
+  DType dtype = DType::kF32;                             // of the parameters
+  std::vector<BlockPlugin> plugins{};                    // at one item in this order
+  std::map<std::string, std::vector<int64_t>> shapes{};  // of parameters that have theirs already
 };
 
 inline constexpr std::string_view kBlockInputs[] = {"x", "key", "value", "residual", "attention_mask", "positions"};

@@ -22,6 +22,13 @@ int64_t ItemCall::width(const Value* x) const {
 }
 
 Value* ItemCall::parameter(const std::string& suffix, std::vector<int64_t> shape, ParameterInit init) const {
+  const auto& known = emitter.call().shapes;
+  const auto it = known.find(path + "." + suffix);
+  if (it != known.end() && it->second != shape) {
+    fail("its " + suffix + " is " + to_string(Shape(it->second.begin(), it->second.end())) + ", but this call needs " +
+         to_string(Shape(shape.begin(), shape.end())) +
+         "; check the features of the inputs against the item's options");
+  }
   return emitter.parameter(path + "." + suffix, shape, init);
 }
 

@@ -55,7 +55,7 @@ struct ItemCall {
   [[noreturn]] void fail(const std::string& what) const;
   // Extent of the last axis, which must be a number.
   int64_t width(const Value* x) const;
-  // The parameter `path`.`suffix`, made at the first call.
+  // The parameter `path`.`suffix`, made at the first call. Fails where it has another shape already.
   Value* parameter(const std::string& suffix, std::vector<int64_t> shape, ParameterInit init) const;
   // weight [out, in] (and bias [out]) on x, under `path` or, with a suffix, `path`.`suffix`.
   Value* linear(Value* x, int64_t out, bool bias, const std::string& suffix = {}) const;

@@ -32,6 +32,12 @@ Attr coerce(Attr attr, AttrKind wanted) {
 
 }  // namespace
 
+std::string names_of(std::span<const AttrSpec> specs) {
+  std::string names;
+  for (const AttrSpec& spec : specs) names += (names.empty() ? "" : ", ") + spec.name;
+  return names.empty() ? "none" : names;
+}
+
 std::string_view attr_kind_name(AttrKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 
 // The alternatives of Attr stand in the order of AttrKind.
@@ -68,7 +74,7 @@ Attrs complete_attrs(std::string_view owner, std::span<const AttrSpec> specs, At
     const std::string& name = item.first;
     const Attr& value = item.second;
     const auto spec = std::find_if(specs.begin(), specs.end(), [&](const AttrSpec& s) { return s.name == name; });
-    if (spec == specs.end()) fail(name, ": there is none of that name");
+    if (spec == specs.end()) fail(name, ": there is none of that name; it has ", names_of(specs));
     Attr coerced = coerce(value, spec->kind);
     if (attr_kind(coerced) != spec->kind) {
       fail(name, ": is of kind ", attr_kind_name(attr_kind(value)), ", must be ", attr_kind_name(spec->kind));

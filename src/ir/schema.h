@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,8 @@ std::vector<Type> infer_types(const OpDef& op, std::span<Value* const> inputs, c
                               std::string_view node_name);
 
 std::string_view attr_kind_name(AttrKind kind);
+// "eps, bias", or "none".
+std::string names_of(std::span<const AttrSpec> specs);
 AttrKind attr_kind(const Attr& attr);
 
 }  // namespace atb

@@ -145,6 +145,22 @@ TEST(BlockTest, ErrorsNameTheItem) {
   expect_error([&] { Block({item("silu")}).graph(call); }, "residual is given, but no item reads it");
 }
 
+TEST(BlockTest, TheFirstItemWhoseParametersHaveAnotherShapeIsNamed) {
+  const Block block({item("layer_norm"), linear("up", 8), linear("down", 4), item("residual_add")});
+  BlockCall call = call_of(4);
+  call.shapes = {{"0.weight", {4}}, {"0.bias", {4}}, {"up.weight", {8, 4}}, {"down.weight", {4, 8}}};
+  EXPECT_EQ(text_of(block, call), text_of(block, call_of(4)));
+  call.inputs = {{"x", floats("T", 6)}};
+  expect_error([&] { block.graph(call); }, "[layer_norm] 0: its weight is [4], but this call needs [6]; check");
+  expect_error([&] { block.graph(call_of(6)); },
+               "[residual_add] 3: adds \"input\", f32[B, T, 6], to what the item before gives, f32[B, T, 4]");
+  expect_error(
+      [] {
+        Block({linear("a", 8), item("residual_add", "sum", {{"size", int64_t{1}}})});
+      },
+      "[residual_add] sum: attribute size: there is none of that name; it has source");
+}
+
 TEST(BlockTest, PluginsAreExternalNodesAroundTheirItem) {
   const Block block({linear("up", 6), item("silu"), linear("down", 4), item("residual_add", "output")});
   BlockCall call = call_of(4);

@@ -202,7 +202,8 @@ TEST(Graph, SchemaViolationsSayWhatIsAllowed) {
   EXPECT_EQ(message("rms_norm", {x}, {{"eps", 1e-5}}), "[rms_norm] n: input w is missing; inputs are (x, w)");
   EXPECT_EQ(message("rms_norm", {x, w, w}, {{"eps", 1e-5}}), "[rms_norm] n: 3 inputs; inputs are (x, w)");
   EXPECT_EQ(message("rms_norm", {x, w}, {{"eps", "no"}}), "[rms_norm] n: attribute eps: is of kind text, must be real");
-  EXPECT_EQ(message("silu", {x}, {{"speed", 1.0}}), "[silu] n: attribute speed: there is none of that name");
+  EXPECT_EQ(message("silu", {x}, {{"speed", 1.0}}),
+            "[silu] n: attribute speed: there is none of that name; it has none");
   EXPECT_EQ(error_of([&] { b("no_such", {x}); }).code(), Code::kNotFound);
   EXPECT_TRUE(graph.nodes().empty());  // nothing is left behind
   EXPECT_TRUE(x->uses().empty());

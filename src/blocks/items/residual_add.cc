@@ -19,6 +19,13 @@ void register_item_residual_add(ItemRegistry& registry) {
     const std::string& source = call.item.attrs.text("source");
     Value* before = call.emitter.scope().last_residual;
     Value* residual = source.empty() && before != nullptr ? before : call.source(source.empty() ? "input" : source);
+    if (equal(residual->shape(), flow.single()->shape()) == Tri::kNo) {
+      const std::string what = !source.empty()     ? "\"" + source + "\""
+                               : before != nullptr ? "the residual sum before it"
+                                                   : "\"input\"";
+      call.fail("adds " + what + ", " + residual->type().str() + ", to what the item before gives, " +
+                flow.single()->type().str() + "; expected one shape");
+    }
     const std::vector<Value*> inputs = call.preprocess({flow.single(), residual});
     flow.values = {join(call, "add", inputs[1], inputs[0])};
   });
