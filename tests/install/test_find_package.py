@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from documented import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "cpp" / "generate"
+EXAMPLES = ROOT / "examples" / "cpp"
 PROMPT = [504, 3575, 282, 4649, 314]
 pytestmark = pytest.mark.real
 
@@ -37,13 +38,18 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "moved"
 
 
+def build_example(name: str, prefix: Path, folder: Path) -> None:
+    """A folder of examples/cpp, copied away from the project and built in `folder`/build as its README says."""
+    shutil.copytree(EXAMPLES / name, folder / "source")
+    succeed("cmake", "-S", folder / "source", "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    succeed("cmake", "--build", folder / "build")
+
+
 @pytest.fixture(scope="module")
 def generate(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, copied away from the project and built."""
     folder = tmp_path_factory.mktemp("example")
-    shutil.copytree(EXAMPLE, folder / "source")
-    succeed("cmake", "-S", folder / "source", "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    succeed("cmake", "--build", folder / "build")
+    build_example("generate", prefix, folder)
     return folder / "build" / "generate"
 
 
@@ -93,10 +99,30 @@ def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
     assert 'requested version "9.0"' in result.stderr
 
 
+@pytest.mark.parametrize(("name", "library"), [("fused_op", "scaled_add"), ("block_plugin", "qk_norm")])
+def test_kernels_outside_the_tree_run_as_their_readme_shows(
+    name: str, library: str, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_example(name, prefix, tmp_path)
+    linked = succeed("ldd", tmp_path / "build" / f"lib{library}.so")
+    assert "libatb" not in linked, "a kernel needs the header alone"
+    [(_, example)] = blocks(EXAMPLES / name / "README.md", "python")
+    if "torch" in example:
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path / "build")
+    exec(compile(example, f"{name}/README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("name", sorted(folder.name for folder in EXAMPLES.iterdir()))
+def test_every_example_has_what_a_reader_builds_it_with(name: str) -> None:
+    assert (EXAMPLES / name / "CMakeLists.txt").is_file()
+    commands = [line for _, text in blocks(EXAMPLES / name / "README.md", "") for line in text.splitlines()]
+    assert any(line.startswith(f"cmake -S examples/cpp/{name} -B ") for line in commands)
+    assert all((ROOT / word).is_file() for line in commands for word in line.split() if word.endswith(".cc"))
+
+
 def test_declared_blocks_run_outside_the_tree(prefix: Path, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples" / "cpp" / "graph_op", tmp_path / "source")
-    succeed("cmake", "-S", tmp_path / "source", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    succeed("cmake", "--build", tmp_path / "build")
+    build_example("graph_op", prefix, tmp_path)
     output = succeed(tmp_path / "build" / "graph_op", "5")
     assert "flash_attention" in output
     assert "sum of magnitudes" in output

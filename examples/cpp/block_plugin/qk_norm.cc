@@ -2,7 +2,9 @@
 // A plugin of a block's attention in C++: every head of the queries and keys is divided by the root of its mean square
 // (without weights, as in Henry et al. 2020, arXiv:2010.04245), values stay. f32, [batch, heads, tokens, head_dim].
 //
-//   c++ -O2 -shared -fPIC -I "$(python -c 'import atb; print(atb.get_include())')" qk_norm.cc -o libqk_norm.so
+// From the root of the project (README.md has the rest):
+//
+//   c++ -O2 -shared -fPIC -I include examples/cpp/block_plugin/qk_norm.cc -o libqk_norm.so
 //
 //   block.register_plugin("pre_attention", atb_torch.load_plugin("./libqk_norm.so"))
 #include <atb/plugin.h>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operator of one's own as a kernel in C++: out = 2 * (x + y) in f32, row by row, shared by all workers.
 //
-//   c++ -O2 -shared -fPIC -I "$(python -c 'import atb; print(atb.get_include())')" scaled_add.cc -o libscaled_add.so
+// From the root of the project (README.md has the rest):
+//
+//   c++ -O2 -shared -fPIC -I include examples/cpp/fused_op/scaled_add.cc -o libscaled_add.so
 //
 //   atb.load_library("./libscaled_add.so")
 //   ... return FusionOp("scaled_add", kernel="scaled_add")
