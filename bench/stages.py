@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what independent nodes side by side bring: `python bench/stages.py [--threads N]`.
+"""Measures what independent nodes side by side bring: `.venv/bin/python bench/stages.py [--threads N]`.
 
 Graphs of branches that start at one value and are added up, each compiled at level 2 (one node after another) and at
 level 3 (the branches side by side in one stage), and run in turns; the fastest run of each counts.

@@ -26,8 +26,10 @@ suppress_warnings = ["myst.header"]  # pages that start below the first level ar
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-# Without the built extension module, signatures and texts of the Python files are shown all the same.
-autodoc_mock_imports = [] if importlib.util.find_spec("atb._core") else ["atb._core"]
+# Without the built extension module or PyTorch, signatures and texts of the Python files are shown all the same.
+autodoc_mock_imports = [name for name in ("torch", "sympy") if not importlib.util.find_spec(name)]
+if not any((ROOT / "python/atb").glob("_core*.so")):
+    autodoc_mock_imports.append("atb._core")
 
 
 def list_parameters(app, what, name, obj, options, lines):  # the signature is Sphinx's
@@ -35,7 +37,7 @@ def list_parameters(app, what, name, obj, options, lines):  # the signature is S
     result = []
     in_list = False
     for line in lines:
-        if match := re.match(r"(\w+): (.*)", line):
+        if match := re.match(r"(\w+(?:, \w+)*): (.*)", line):
             result += [*([] if in_list else [""]), f"- **{match[1]}**: {match[2]}"]
             in_list = True
         elif in_list and line.startswith("  "):

@@ -8,9 +8,9 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include/atb"
-# Read in this order; the others follow by name. export.h holds only a macro, and plugin.h is C: docs/patterns_user.md.
-FIRST = ["atb.h", "language_model.h", "generation.h"]
-LEFT_OUT = {"export.h", "plugin.h"}
+# Read in this order; the others follow by name. export.h holds only a macro.
+FIRST = ["atb.h", "language_model.h", "generation.h", "graph_op.h"]
+LEFT_OUT = {"export.h"}
 INTRODUCTION = """# C++ API
 
 The engine without Python: token ids in and out, as text belongs to the Python package. An installed tree
@@ -21,7 +21,8 @@ find_package(atb REQUIRED)
 target_link_libraries(my_program PRIVATE atb::atb)
 ```
 
-`#include <atb/atb.h>` brings all of it. Errors are exceptions of type `atb::Error`;
+`#include <atb/atb.h>` brings all of it but `atb/plugin.h`, which is C: kernels and plugins of one's own are made with
+it ([fusions](patterns_user.md), [plugins of blocks](plugins.md)). Errors are exceptions of type `atb::Error`;
 [errors](errors.md) lists the codes.
 """
 
@@ -55,23 +56,33 @@ def comment_text(lines: list[str]) -> str:
 
 def title_of(declaration: list[str]) -> str | None:
     """LanguageModel of `class ATB_API LanguageModel {`, platform_info of a function."""
-    line = re.sub(r"\bATB_API\b ?|\[\[\w+\]\] ?", "", declaration[0])
+    line = re.sub(r"\b(?:ATB_API|typedef|ATB_PLUGIN_EXPORT)\b ?|\[\[\w+\]\] ?", "", declaration[0])
     if match := re.match(r"(?:class|struct|enum class) (\w+)[^;]*$", line):
         return match[1]
+    if match := re.match(r"namespace (\w+) {|#define (\w+)", line):
+        return f"atb::{match[1]}" if match[1] else match[2]
     match = re.search(r"(\w+)\(", line)
     return match[1] if match else None
 
 
+def declarations(lines: list[str]) -> list[str]:
+    """What a header has after its guard: all of namespace atb, or all but directives that say nothing in C."""
+    if "namespace atb {" in lines:
+        opened = lines.index("namespace atb {")
+        return lines[opened + 1 : lines.index("}  // namespace atb")]
+    told = re.compile(r"#(?:include|endif|ifdef|else|define ATB_PLUGIN_H_|define ATB_PLUGIN_EXPORT)")
+    return [line for line in lines if not told.match(line)]
+
+
 def section(header: pathlib.Path) -> str:
     lines = [line for line in header.read_text(encoding="utf-8").splitlines() if "SPDX-License" not in line]
-    start = next(i for i, line in enumerate(lines) if line.startswith("#pragma once"))
+    start = next(i for i, line in enumerate(lines) if line.startswith(("#pragma once", "#ifndef ATB_")))
     parts = [f"## atb/{header.name}", comment_text(lines[:start])]
-    opened = next((i for i, line in enumerate(lines) if line.startswith("namespace atb {")), len(lines))
-    body = [line for line in lines[opened + 1 :] if not line.startswith("}  // namespace")]
+    body = declarations(lines[start + 1 :])
     for block in blocks(body):
         size = next((i for i, line in enumerate(block) if not line.startswith("//")), len(block))
         declaration = block[size:]
-        if not declaration or re.match(r"(class|struct) \w+;$|namespace |#|template", declaration[0]):
+        if not declaration or re.match(r"(class|struct) \w+;$|template", declaration[0]):
             continue
         if title := title_of(declaration):
             parts.append(f"### {title}")

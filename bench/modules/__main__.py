@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.modules`: `forward` and `generate` of modules, eager and compiled by ATB, in turns in one process.
+"""`.venv/bin/python -m bench.modules`: `forward` and `generate` of modules, eager and compiled by ATB, in one process.
 
 Needs torch and transformers. Weights are random: speed does not depend on them, and nothing is downloaded.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench.peers`: makes environments and models where missing, measures, and writes one table.
+"""`.venv/bin/python -m bench.peers`: makes environments and models where missing, measures, and writes one table.
 
 Results are under build/peers/results. A peer that cannot be installed, crashes or hangs is a row with its reason.
 """

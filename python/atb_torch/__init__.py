@@ -11,9 +11,11 @@ block = atb_torch.GraphOp([atb_torch.LayerNorm(), atb_torch.Linear(out_features=
 try:
     import torch as _torch  # noqa: F401
 except ImportError as _error:
+    import sys as _sys
+
     raise ImportError(
-        "[atb_torch] needs PyTorch and numpy, which are not here; run pip install torch==2.13.0 numpy "
-        "(the version of ATB's tests; the build for CPUs is enough)"
+        f"[atb_torch] needs PyTorch and numpy, which are not here; run {_sys.executable} -m pip install torch==2.13.0 "
+        "numpy (the version of ATB's tests; the build for CPUs is enough)"
     ) from _error
 
 from atb_torch import native

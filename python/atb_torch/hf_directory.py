@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -20,7 +21,9 @@ def open_engine(path: str, *, dtype: str = "auto", context: int = 0, **options: 
     try:
         import transformers
     except ImportError as error:
-        raise NotFoundError('[model] frontend="torch" needs transformers; run pip install transformers') from error
+        raise NotFoundError(
+            f'[model] frontend="torch" needs transformers; run {sys.executable} -m pip install transformers'
+        ) from error
     if dtype != "auto":
         raise UnsupportedError(f"[model] dtype '{dtype}'; this build runs weights as they are stored: use auto")
     try:

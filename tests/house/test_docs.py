@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pathlib
@@ -21,7 +22,8 @@ import cpp_api  # noqa: E402
 import generate  # noqa: E402
 import make_docs  # noqa: E402
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *EXAMPLES]
 LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
 # Folders of pages that `make docs` generates.
 GENERATED = re.compile(r"^(operators|patterns|models)/\w+\.md$|^(encodings|passes|cpp_api|contributing|changelog)\.md$")
@@ -42,6 +44,39 @@ def test_links_lead_somewhere(path: pathlib.Path) -> None:
 
 def test_a_broken_link_is_found() -> None:
     assert broken_links(ROOT / "README.md", "see [it](docs/nothing.md), `[no](link)`") == ["docs/nothing.md"]
+
+
+# Commands as a shell reads them: what `make demo` made has to be called by its path.
+BARE = re.compile(r"(?:^|[`(&|;]|\$\()\s*((?:python3?|pip3?|atb) [^`\n]+)", re.MULTILINE)
+# Named by the command alone, as a reader of a table would: `atb explain MODEL`.
+NAMED = re.compile(r"atb (?:generate|explain|bench|inspect|perplexity|doctor|COMMAND)\b|pip install \.")
+
+
+def bare_commands(text: str) -> list[str]:
+    """Commands that find no Python, or one without ATB, where `make demo` has made .venv."""
+    fences = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shell = [body for language, body in fences.findall(text) if language in ("", "sh", "bash")]
+    inline = [f"`{one}`" for one in re.findall(r"`([^`\n]+)`", fences.sub("", text)) if not NAMED.match(one)]
+    return [command for part in (*shell, *inline) for command in BARE.findall(part)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_run_after_make_demo(path: pathlib.Path) -> None:
+    assert bare_commands(path.read_text(encoding="utf-8")) == []
+
+
+def test_comments_of_examples_show_commands_that_run() -> None:
+    for path in sorted((ROOT / "examples").rglob("*.cc")):
+        comments = "\n".join(re.findall(r"^// ?(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE))
+        assert bare_commands(f"```\n{comments}\n```") == [], path
+        for source in re.findall(r"[\w./]+\.cc\b", comments):
+            assert (ROOT / source).is_file(), f"{path}: {source} is no path from the root"
+
+
+def test_a_bare_command_is_found() -> None:
+    shell = "c++ \"$(python -c 'x')\"\natb explain MODEL\n.venv/bin/atb doctor\n"
+    text = f"```\n{shell}```\n`pip install numpy`, `atb explain`"
+    assert bare_commands(text) == ["python -c 'x')\"", "atb explain MODEL", "pip install numpy"]
 
 
 def layers_of_cmake() -> dict[str, list[str]]:
@@ -136,6 +171,38 @@ def test_the_cpp_page_has_every_public_header() -> None:
         assert f"## atb/{header.name}" in page
     for name in ("LanguageModel", "SamplingParams", "platform_info"):
         assert f"### {name}" in page
+
+
+def declared(header: pathlib.Path) -> list[str]:
+    """Lines of a public header that a reader needs: all but comments, directives and the namespace."""
+    lines = header.read_text(encoding="utf-8").splitlines()
+    told = re.compile(r"\s*(?://|$)|#(?!define ATB_PLUGIN_ABI)|(?:class|struct) \w+;|(?:}  // )?namespace atb\b")
+    return [line for line in lines if not told.match(line)]
+
+
+def test_the_cpp_page_has_every_declaration() -> None:
+    page = cpp_api.page()
+    for header in sorted((ROOT / "include/atb").glob("*.h")):
+        if header.name != "export.h":
+            assert [line for line in declared(header) if line not in page] == [], header.name
+    for name in ("GraphOp", "GraphItem", "atb::items", "atb_kernel", "atb_plugin_describe"):
+        assert f"### {name}\n" in page
+
+
+def names_of(package: str) -> list[str]:
+    """What a package exports."""
+    tree = ast.parse((ROOT / "python" / package / "__init__.py").read_text(encoding="utf-8"))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    [listed] = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
+    return list(ast.literal_eval(listed))
+
+
+@pytest.mark.parametrize(("package", "page"), [("atb", "python_api.md"), ("atb_torch", "torch_api.md")])
+def test_the_python_pages_have_every_name(package: str, page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert [name for name in names_of(package) if not re.search(rf"\b(?:{package}\.)?{name}\b", text)] == []
+    directives = re.findall(rf"^\.\. auto\w+:: {package}\.(\w+)$", text, re.MULTILINE)
+    assert set(directives) <= set(names_of(package))
 
 
 def missing_pages(matrix: dict[str, Any], source: pathlib.Path) -> list[str]:

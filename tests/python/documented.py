@@ -10,14 +10,17 @@ from typing import Any
 PAGES = Path(__file__).resolve().parents[2] / "docs"
 
 
-def blocks(page: str, language: str) -> list[tuple[int, str]]:
-    """The fenced blocks of a language in a page ("" for those of none), with the line that each begins at."""
+def blocks(page: str | Path, language: str) -> list[tuple[int, str]]:
+    """The fenced blocks of a language in a page ("" for those of none), with the line that each begins at.
+
+    page: below docs/, or an absolute path.
+    """
     text = (PAGES / page).read_text(encoding="utf-8")
     found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text.count("\n", 0, m.start()) + 2, m.group(2)) for m in found if m.group(1) == language]
 
 
-def run_examples(page: str, **given: Any) -> dict[str, Any]:
+def run_examples(page: str | Path, **given: Any) -> dict[str, Any]:
     """Runs every Python block of a page in one namespace, which it returns; errors name the page's lines."""
     names: dict[str, Any] = {"__name__": "__documented__", **given}
     examples = blocks(page, "python")

@@ -90,7 +90,8 @@ def test_a_missing_optional_package_is_no_problem(machine: dict[str, Any], monke
 
 def test_a_missing_required_package_is_named(machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "tokenizers")
-    problem = "[install] tokenizers is missing: needed for text to tokens and back; run `pip install tokenizers`"
+    command = f"{sys.executable} -m pip install tokenizers"  # that of the Python that runs
+    problem = f"[install] tokenizers is missing: needed for text to tokens and back; run `{command}`"
     assert json_of()["problems"] == [problem]
     text = text_of()
     assert f"problem: {problem}\n" in text

@@ -13,6 +13,6 @@ def main() -> None:
     except ImportError as error:
         if "--debug" in sys.argv:
             raise
-        print(f"error: [install] {error}; reinstall with `pip install .`", file=sys.stderr)
+        print(f"error: [install] {error}; reinstall with `{sys.executable} -m pip install .`", file=sys.stderr)
         raise SystemExit(1) from None
     app()

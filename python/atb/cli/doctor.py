@@ -103,7 +103,8 @@ def _problems(cpu_problem: str, packages: list[dict[str, Any]]) -> list[str]:
     for package in packages:
         if package["required"] and package["version"] is None:
             name = package["name"]
-            problems.append(f"[install] {name} is missing: needed for {package['for']}; run `pip install {name}`")
+            command = f"{sys.executable} -m pip install {name}"
+            problems.append(f"[install] {name} is missing: needed for {package['for']}; run `{command}`")
     return problems
 
 
