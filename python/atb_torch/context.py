@@ -57,7 +57,6 @@ class Context:
     out: Any = None
     example: dict[str, int] = field(default_factory=dict)  # sizes in the example, by sympy name
     not_one: set[str] = field(default_factory=set)  # sizes, by sympy name, for which the program is wrong at 1
-    known: dict[str, torch.Tensor] = field(default_factory=dict)  # constants by the names of their values
     made: list[str] = field(default_factory=list)  # nodes of the operator being lowered, by name
     kernels: dict[str, Any] = field(default_factory=dict)  # of declared blocks, in Python
     cached: list[Cached] = field(default_factory=list)  # in the order of their calls
@@ -91,13 +90,7 @@ class Context:
     def constant(self, name: str, tensor: torch.Tensor) -> BuilderValue:
         """The tensor's own memory where it is dense, else a copy. Its dtype stays."""
         dtype_name(tensor.dtype)
-        value = self.builder.add_constant(name, tensor.detach().contiguous())
-        self.known[value.name] = tensor
-        return value
-
-    def known_value(self, value: BuilderValue) -> torch.Tensor | None:
-        """The tensor of a constant; None for what is computed."""
-        return self.known.get(value.name) if value.is_constant else None
+        return self.builder.add_constant(name, tensor.detach().contiguous())
 
     def scalar(self, number: Any, dtype: str) -> BuilderValue:
         """A constant of shape []; the same number and dtype give the same constant. A symbolic size is computed."""

@@ -19,7 +19,7 @@ from atb_torch.guards import Guards
 from atb_torch.kv_cache import KVCache
 from atb_torch.releasing import release_parameters
 
-_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "block_size")
 DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
 _UNLIMITED = 1 << 31
 _LENGTHS_TRIED = 256
@@ -42,13 +42,13 @@ def make_engine(
     release: the module gives its parameters up, even if there is an error later: each goes when it is packed.
     options: of the engine (device, precision, threads, prefill_chunk, kv_tokens).
     """
-    call = call_of(model, (), {_ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
+    call = call_of(model, (), {ids_name(model): torch.ones(2, 7, dtype=torch.int64)})
     with without_caches():
         exported, imported = import_call(model, call, optimizer)
     graph = imported.graph
     longest = min(context or context_length(model), _longest(imported.guards, exported.examples[0]))
     del exported, imported  # which hold the parameters too
-    _require_no_kernels(graph)
+    require_no_kernels(graph)
     if release:
         release_parameters(model)
     return _core.Engine.from_graph(
@@ -86,8 +86,8 @@ def _is_length(guards: Guards, name: str) -> bool:
     return isinstance(size, torch.SymInt) and str(size.node.expr) == name
 
 
-def _require_no_kernels(graph: Graph) -> None:
-    """Refuses what runs by a kernel of its user: the engine runs no such steps, and labels cannot see into them.
+def require_no_kernels(graph: Graph) -> None:
+    """Refuses what a pattern gave a kernel: the engine runs no such steps, and its proof cannot see into them.
 
     An operator with a definition alone is written out before anything is proven.
     """
@@ -106,7 +106,7 @@ def _require_no_kernels(graph: Graph) -> None:
         )
 
 
-def _ids_name(model: torch.nn.Module) -> str:
+def ids_name(model: torch.nn.Module) -> str:
     """The parameter of `forward` that takes token ids: "input_ids", else the first one."""
     parameters = list(inspect.signature(model.forward).parameters)
     if not parameters:

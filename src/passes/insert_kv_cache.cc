@@ -16,12 +16,13 @@ namespace atb {
 namespace {
 
 // The node before which rows are gathered: the last linear, behind which only operators on each row alone follow.
-const Node* find_head(const Graph& graph) {
+const Node* find_head(const Graph& graph, const AxisLabels& labels) {
   const Value* value = graph.outputs()[0];
   while (value->producer() != nullptr) {
     const Node* node = value->producer();
-    if (node->is("linear")) return node;
-    const bool rowwise = is_broadcasting(*node) || is_elementwise(*node) || node->is("softmax");
+    if (node->is("linear")) return labels.step_shape(node->input(0)).size() == 2 ? node : nullptr;
+    const bool rowwise =
+        is_broadcasting(*node) || is_elementwise(*node) || node->is("softmax") || labels.selects_last(*node);
     if (!rowwise || value->uses().size() > 1) return nullptr;
     for (size_t i = 1; i < node->inputs().size(); ++i) {
       if (node->input(i) != nullptr && !node->input(i)->is_constant()) return nullptr;
@@ -55,10 +56,11 @@ class StepBuilder {
     positions_ = step_->add_input("positions", {DType::kI32, {tokens}, nullptr});
     logit_rows_ = step_->add_input("logit_rows", {DType::kI32, {Dim::symbol("L", 0)}, nullptr});
     kv_ = step_->add_input("kv", {DType::kState, {}, nullptr});
-    head_ = find_head(graph_);
+    head_ = find_head(graph_, labels_);
     for (const Node* node : graph_.nodes()) add(*node);
     Value* logits = at(graph_.outputs()[0]);
     builder_.set_layer(-1);
+    if (logits->rank() != 2) logits = builder_.reshape(logits, {logits->dim(0), logits->dim(-1)});
     if (head_ == nullptr) logits = gather(logits);
     step_->set_outputs({logits, kv_}, {"logits", "kv"});
     return std::move(step_);
@@ -77,13 +79,13 @@ class StepBuilder {
     builder_.set_layer(node.layer());
     builder_.set_scope(node.scope());
     if (node.is("flash_attention")) return add_attention(node);
-    if (node.is("reshape")) return add_reshape(node);
-    if (node.is("transpose")) return add_transpose(node);
-    if (node.is("broadcast")) return add_broadcast(node);
-    if (node.is("slice") && labels_.of(node.output()) != labels_.of(node.input(0))) {  // the last token
+    if (labels_.selects_last(node)) {
       step_values_[node.output()] = at(node.input(0));
       return;
     }
+    if (node.is("reshape")) return add_reshape(node);
+    if (node.is("transpose")) return add_transpose(node);
+    if (node.is("broadcast")) return add_broadcast(node);
     if (node.is("iota") && labels_.of(node.output())[0] == Axis::kToken) {
       step_values_[node.output()] = positions_;
       return;
@@ -207,13 +209,15 @@ void insert_kv_cache(Graph& graph) {
   const AxisLabels labels(graph);
   const auto is_logits = [&](const Value* value) {
     const Labels& axes = labels.of(value);
+    if (axes.size() == 2) return axes == Labels{Axis::kRow, Axis::kFeature};
+    if (axes == Labels{Axis::kRow, Axis::kFeature, Axis::kFeature}) return value->dim(1) == Dim(1);
     return axes.size() == 3 && axes[0] == Axis::kBatch && (axes[1] == Axis::kToken || axes[1] == Axis::kLast) &&
            axes[2] == Axis::kFeature;
   };
   if (graph.outputs().size() != 1 || !is_logits(graph.outputs()[0])) {
     throw_error(Code::kUnsupported, "[insert_kv_cache] ", graph.outputs().size(), " outputs, the first ",
                 graph.outputs().empty() ? "none" : graph.outputs()[0]->type().str(),
-                ": needs one, the logits [B, T, V]");
+                ": needs one, the logits [B, T, V], or [B, V] of the last token");
   }
   graph = std::move(*StepBuilder(graph, labels).build());
 }

@@ -49,6 +49,20 @@ TEST(CanonicalParts, SlicesOfTheLastAxis) {
   expect_merged(*graph);
 }
 
+TEST(CanonicalParts, RowsListedInOrderAreASlice) {
+  const auto with = [](const std::string& list, const std::string& shape) {
+    return canonical_ops("%x: f32[T, 4]", "  const @rows : i64[2] = [" + list + R"(]
+  %y = take(%x, @rows) : f32[)" + shape + R"(, 4]
+  return %y
+)");
+  };
+  EXPECT_EQ(with("1, 2", "2"), "slice");
+  EXPECT_EQ(with("-2, -1", "2"), "slice");
+  EXPECT_EQ(with("2, 1", "2"), "take");
+  EXPECT_EQ(with("0, 2", "2"), "take");
+  EXPECT_EQ(with("-1, 0", "2"), "take");  // the last, then the first
+}
+
 // GPT-NeoX: q, k and v of each head side by side.
 TEST(CanonicalParts, SlicesOfEachHead) {
   const auto graph = canonical(kInputs, R"(

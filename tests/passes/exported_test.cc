@@ -3,6 +3,9 @@
 // the cache is inserted as into theirs.
 #include "exported_decoder.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "graph_testing.h"
 #include "passes/dce.h"
 #include "passes/insert_kv_cache.h"
@@ -324,6 +327,92 @@ TEST(ExportedCache, LogitsOfTheLastTokenCommute) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(all[6 * expected.size() + i], expected[i], kTolerance);
 }
 
+// The decoder with something in the place of its final norm's result or of its logits.
+std::unique_ptr<Graph> with_last(const std::function<Value*(Builder&, Value*)>& select, bool before_head) {
+  auto graph = exported_decoder();
+  Node* head = graph->outputs()[0]->producer();
+  if (!before_head) {
+    Builder b(*graph);
+    graph->set_outputs({select(b, graph->outputs()[0])}, {"logits"});
+    return graph;
+  }
+  Builder b(*graph, head);
+  Value* x = select(b, head->input(0));
+  graph->set_input(head, 0, x);
+  graph->reinfer(head);
+  return graph;
+}
+
+// The step's logits of all seven tokens of a prompt, and those of the cache-free graph for its last token.
+void expect_last_logits(const Graph& plain, const std::string& what) {
+  const auto step = plain.clone();
+  optimize(*step);
+  EXPECT_EQ(count(*step, "take") + count(*step, "slice"), 0) << what;
+  EXPECT_EQ(step->outputs()[0]->rank(), 2) << what;
+  Stepper stepper(*step);
+  stepper.step(kPrompts, {0}, {7, 0, 0});
+  const std::vector<double> expected = interpret<double>(plain, padded({kPrompts[0]}, 7, true, false))[0].f;
+  const std::vector<double>& all = stepper.logits(0);
+  ASSERT_EQ(all.size(), 7 * expected.size()) << what;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(all[6 * expected.size() + i], expected[i], kTolerance) << what;
+  }
+}
+
+bool head_reads_gathered_rows(const Graph& step) {
+  return std::any_of(step.nodes().begin(), step.nodes().end(), [](const Node* node) {
+    const Node* rows = node->is("linear") ? node->input(0)->producer() : nullptr;
+    return rows != nullptr && rows->is("gather_rows");
+  });
+}
+
+Value* last_by_slice(Builder& b, Value* x) {
+  const Dim t = x->dim(1);
+  return b("slice", {x}, {{"axis", int64_t{1}}, {"bounds", Shape{t - Dim(1), t}}}, "last");
+}
+Value* last_by_select(Builder& b, Value* x) {
+  return b.reshape(last_by_slice(b, x), {x->dim(0), x->dim(2)}, "selected");
+}
+Value* take_rows(Builder& b, Value* x, std::vector<int32_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  Value* taken =
+      b("take", {b.transpose(x, {1, 0, 2}), b.constant(Constant::from_i32("rows", {count}, rows))}, {}, "taken");
+  return b.transpose(taken, {1, 0, 2});
+}
+Value* last_by_take(Builder& b, Value* x) { return take_rows(b, x, {-1}); }
+Value* last_of_tokens_first(Builder& b, Value* x) {
+  const Dim t = x->dim(1);
+  Value* turned = b.transpose(x, {1, 0, 2});
+  Value* last = b("slice", {turned}, {{"axis", int64_t{0}}, {"bounds", Shape{t - Dim(1), t}}});
+  return b.reshape(last, {x->dim(0), x->dim(2)});
+}
+Value* last_by_row_numbers(Builder& b, Value* x) {
+  Value* numbers = b("cast", {b("iota", {}, {{"shape", Shape{x->dim(0)}}})}, {{"dtype", std::string("i64")}});
+  return b("take", {last_by_select(b, x), numbers});
+}
+Value* last_with_axis(Builder& b, Value* x) {
+  Value* rows = last_by_select(b, x);
+  return b.reshape(b("silu", {rows}), {x->dim(0), 1, x->dim(2)});
+}
+
+TEST(ExportedCache, TheLastTokenMayBeSelectedInAnySpelling) {
+  using Select = Value* (*)(Builder&, Value*);
+  const std::vector<std::pair<std::string, Select>> spellings = {{"slice", last_by_slice},
+                                                                 {"select", last_by_select},
+                                                                 {"take", last_by_take},
+                                                                 {"tokens first", last_of_tokens_first},
+                                                                 {"row numbers", last_by_row_numbers},
+                                                                 {"new axis", last_with_axis}};
+  for (const auto& [name, select] : spellings) {
+    const auto before = with_last(select, true);
+    expect_last_logits(*before, name + " before the head");
+    const auto step = before->clone();
+    optimize(*step);
+    EXPECT_TRUE(head_reads_gathered_rows(*step)) << name;
+    expect_last_logits(*with_last(select, false), name + " of the logits");
+  }
+}
+
 void expect_refused(Graph& graph, const std::string& message) {
   try {
     optimize(graph);
@@ -359,6 +448,21 @@ TEST(ExportedCache, RefusesWhatMixesTokens) {
   });
   expect_refused(*joined,
                  "[insert_kv_cache] joined (concat, model.mixer): works along the token axis, so it mixes tokens");
+}
+
+TEST(ExportedCache, RefusesTokensThatAreNotTheLast) {
+  auto second = with_last([](Builder& b, Value* x) { return take_rows(b, x, {-2}); }, true);
+  expect_refused(*second,
+                 "[insert_kv_cache] slice (slice): takes tokens T - 2 to T - 1; only the last one may be taken");
+  auto two = with_last([](Builder& b, Value* x) { return take_rows(b, x, {-2, -1}); }, true);
+  expect_refused(*two, "[insert_kv_cache] slice (slice): takes tokens T - 2 to T; only the last one may be taken");
+  auto first = with_last([](Builder& b, Value* x) { return take_rows(b, x, {0}); }, true);
+  expect_refused(*first, "[insert_kv_cache] slice (slice): takes tokens 0 to 1; only the last one may be taken");
+  auto turned = with_last([](Builder& b, Value* x) { return take_rows(b, x, {-1, -2}); }, true);
+  EXPECT_THROW(optimize(*turned), Error);
+  // Added to all tokens, as by a pooled embedding: each token would see the last.
+  auto mixed = with_last([](Builder& b, Value* x) { return b("add", {x, last_by_slice(b, x)}, {}, "mixed"); }, true);
+  expect_refused(*mixed, "[insert_kv_cache] mixed (add): combines a token axis with the last token axis of last");
 }
 
 TEST(ExportedCache, RefusesOtherInputs) {

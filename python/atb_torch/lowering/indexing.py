@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from atb._core import BuilderValue
 
 from atb_torch.context import Context, axis_of
@@ -124,11 +123,6 @@ def _index(ctx: Context, x: BuilderValue, indices: dict[int, BuilderValue]) -> B
     for values in indices.values():
         if values.dtype not in INTEGERS:
             raise Refused("an index by booleans gives a size that depends on their values")
-    if len(indices) == 1:
-        ((axis, values),) = indices.items()
-        part = _as_slice(ctx, x, axis, values)
-        if part is not None:
-            return part
     axes = sorted(indices)
     rest = [axis for axis in range(len(x.shape)) if axis not in indices]
     taken = ctx("take", ctx.transpose(x, axes + rest), *(indices[axis] for axis in axes))
@@ -137,20 +131,6 @@ def _index(ctx: Context, x: BuilderValue, indices: dict[int, BuilderValue]) -> B
     new = len(taken.shape) - len(rest)
     before = list(range(new, new + axes[0]))
     return ctx.transpose(taken, [*before, *range(new), *range(new + axes[0], len(taken.shape))])
-
-
-def _as_slice(ctx: Context, x: BuilderValue, axis: int, values: BuilderValue) -> BuilderValue | None:
-    """Constant indices b, b + 1, ..., e are a slice, which needs no copy of indices."""
-    tensor = ctx.known_value(values)
-    extent = x.shape[axis]
-    if tensor is None or tensor.dim() != 1 or not 0 < tensor.numel() <= 4096 or not isinstance(extent, int):
-        return None
-    first = int(tensor[0])
-    if not torch.equal(tensor.long(), torch.arange(first, first + tensor.numel())) or first < -extent:
-        return None
-    begin = first + extent if first < 0 else first
-    end = begin + tensor.numel()
-    return ctx.slice(x, axis, begin, end) if end <= extent else None
 
 
 # --- Tensors from nothing

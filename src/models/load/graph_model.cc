@@ -17,9 +17,10 @@ bool is_quantized(const Value& constant) { return constant.type().encoding != nu
 
 int64_t vocabulary(const Graph& graph) {
   const std::vector<Value*>& outputs = graph.outputs();
-  require(!outputs.empty() && outputs[0]->rank() == 3 && outputs[0]->dim(-1).is_constant(), Code::kInvalidArgument,
-          "[model] graph ", graph.name(), ": its first output is ",
-          outputs.empty() ? std::string("missing") : outputs[0]->type().str(), "; needs logits [B, T, V] of a known V");
+  const bool ranked = !outputs.empty() && (outputs[0]->rank() == 3 || outputs[0]->rank() == 2);
+  require(ranked && outputs[0]->dim(-1).is_constant(), Code::kInvalidArgument, "[model] graph ", graph.name(),
+          ": its first output is ", outputs.empty() ? std::string("missing") : outputs[0]->type().str(),
+          "; needs logits [B, T, V], or [B, V] of the last token, of a known V");
   return outputs[0]->dim(-1).constant();
 }
 

@@ -22,6 +22,8 @@ const char* label_name(Axis axis) {
       return "token";
     case Axis::kLast:
       return "last token";
+    case Axis::kRow:
+      return "last token of each row";
     default:
       return "feature";
   }
@@ -200,11 +202,22 @@ Labels transpose(const Context& c) {
   return result;
 }
 
-// Batch and token axes must come out whole, in order; what lies between them may be regrouped.
+// Whether nothing but unit axes lies between the batch and the last token.
+bool last_beside_batch(const Labels& labels, const Shape& shape) {
+  const auto last = std::find(labels.begin(), labels.end(), Axis::kLast) - labels.begin();
+  const auto batch = std::find(labels.begin(), labels.end(), Axis::kBatch) - labels.begin();
+  if (batch == std::ssize(labels)) return false;
+  return std::all_of(shape.begin() + std::min(last, batch) + 1, shape.begin() + std::max(last, batch),
+                     [](const Dim& extent) { return extent == Dim(1); });
+}
+
+// Batch and token axes must come out whole, in order; what lies between them may be regrouped. The last token's axis
+// may go, as in x[:, -1]: then each row of the batch is one.
 Labels reshape(const Context& c) {
   const Shape& from = c.shape(0);
   const Shape& to = c.node.output()->shape();
   Labels result(to.size(), Axis::kFeature);
+  bool drops_last = false;
   size_t begin = 0;
   Dim pending = 1;  // elements of feature axes not yet placed
   bool has_batch = false;
@@ -217,6 +230,10 @@ Labels reshape(const Context& c) {
     Dim placed = 1;
     size_t at = begin;
     while (at < to.size() && !(placed == pending && to[at] == from[axis])) placed = placed * to[at++];
+    if (at == to.size() && label == Axis::kLast && last_beside_batch(c.labels(0), from)) {
+      drops_last = true;
+      continue;
+    }
     if (at == to.size()) {
       refuse_cache(c.node, "regroups the " + std::string(label_name(label)) + " axis of " + to_string(from) + " into " +
                                to_string(to));
@@ -226,6 +243,7 @@ Labels reshape(const Context& c) {
     begin = at + 1;
     pending = 1;
   }
+  if (drops_last) std::replace(result.begin(), result.end(), Axis::kBatch, Axis::kRow);
   const auto token = std::find(result.begin(), result.end(), Axis::kToken);
   if (!has_batch && token != result.end()) {  // [T] -> [1, T]: the unit axis stands for the batch
     for (auto it = result.begin(); it != token; ++it) {
@@ -319,7 +337,7 @@ Labels cumsum(const Context& c) {
 Labels take(const Context& c) {
   if (!only_features(c.labels(0)) || c.inputs.size() != 2) {
     refuse_cache(c.node, "takes from " + c.node.input(0)->name() + " with axes " + to_text(c.labels(0)) +
-                             "; only rows of a table may be taken");
+                             "; only rows of a table, or the last token as x[:, -1], may be taken");
   }
   Labels result = c.labels(1);
   result.insert(result.end(), c.labels(0).size() - 1, Axis::kFeature);
@@ -435,6 +453,7 @@ void AxisLabels::check_extents(const Node& node, const Value& value) const {
     const Dim& extent = value.shape()[axis];
     const bool right = labels[axis] == Axis::kToken   ? extent == tokens_
                        : labels[axis] == Axis::kLast  ? extent == Dim(1)
+                       : labels[axis] == Axis::kRow   ? extent == batch_
                        : labels[axis] == Axis::kBatch ? extent == batch_ || extent == Dim(1)
                                                       : !mentions(extent, tokens_) && !mentions(extent, batch_);
     if (!right) {
@@ -444,12 +463,21 @@ void AxisLabels::check_extents(const Node& node, const Value& value) const {
   }
 }
 
+bool AxisLabels::selects_last(const Node& node) const {
+  if (node.is("slice")) return of(node.output()) != of(node.input(0));
+  const Labels& labels = of(node.output());
+  const bool has_last =
+      std::any_of(labels.begin(), labels.end(), [](Axis axis) { return axis == Axis::kLast || axis == Axis::kRow; });
+  return node.is("reshape") && has_last && step_shape(node.input(0)) == step_shape(node.output());
+}
+
 Shape AxisLabels::step_shape(const Value* value) const {
   Shape shape;
   const Labels& labels = of(value);
   for (size_t axis = 0; axis < labels.size(); ++axis) {
     if (labels[axis] == Axis::kBatch) continue;
-    shape.push_back(labels[axis] == Axis::kLast ? tokens_ : value->shape()[axis]);
+    const bool last = labels[axis] == Axis::kLast || labels[axis] == Axis::kRow;
+    shape.push_back(last ? tokens_ : value->shape()[axis]);
   }
   return shape;
 }

@@ -12,8 +12,9 @@
 namespace atb {
 
 // kFeature: anything that depends on neither the sequence nor the position by its index. kLast: the last token alone,
-// an axis of extent 1. An axis of key positions exists only inside attention, which SDPA must have fused.
-enum class Axis : uint8_t { kFeature, kBatch, kToken, kLast };
+// an axis of extent 1. kRow: the batch where that axis was dropped, so that each of its rows is a last token.
+// An axis of key positions exists only inside attention, which SDPA must have fused.
+enum class Axis : uint8_t { kFeature, kBatch, kToken, kLast, kRow };
 
 using Labels = std::vector<Axis>;
 
@@ -26,10 +27,12 @@ class AxisLabels {
   explicit AxisLabels(const Graph& graph);
 
   const Labels& of(const Value* value) const { return labels_.at(value); }
+  // Whether the node does nothing in a step: selects the last token, which the step does for itself, or views it.
+  bool selects_last(const Node& node) const;
   const Dim& tokens() const { return tokens_; }  // T
   const Value* ids() const { return ids_; }
 
-  // The shape of the value in a step: without the batch axis, all tokens where it has the last one.
+  // The shape of the value in a step: without the batch axis, all tokens where it has the last one of each row.
   Shape step_shape(const Value* value) const;
   // The place of an axis of `value` there.
   int64_t step_axis(const Value* value, int64_t axis) const;

@@ -48,6 +48,8 @@ bool view_below_rows(const Node& node, Rewriter& rewriter);
 bool view_below_elements(const Node& node, Rewriter& rewriter);
 // A slice of everything -> x.
 bool whole_slice(const Node& node, Rewriter& rewriter);
+// take(x, [b, ..., e]) by a constant list, or counted by an iota -> x[b : e + 1].
+bool take_of_range(const Node& node, Rewriter& rewriter);
 // A slice that lies in one operand of a concat -> a slice of that operand.
 bool slice_of_concat(const Node& node, Rewriter& rewriter);
 // concat of neighbouring slices of one value -> one slice; of one operand -> that; empty operands go.

@@ -39,6 +39,7 @@ const std::vector<NormalForm>& local_forms() {
       {neutral_bool, {"logical_and", "logical_or", "logical_not"}},
       {needless_cast, {"cast"}},
       {whole_slice, {"slice"}},
+      {take_of_range, {"take"}},
       {slice_of_concat, {"slice"}},
       {concat_of_slices, {"concat"}},
       {needless_broadcast, {"broadcast"}},
