@@ -32,6 +32,7 @@ from atb.optimizer import GraphOptimizer
 from atb.output import GenerationOutput, Timing
 from atb.pattern import FusionOp, Pattern
 from atb.plugins import get_include, load_library
+from atb.profile import Profile, profiled
 
 __version__ = _version()
 
@@ -52,6 +53,7 @@ __all__ = [
     "Node",
     "NotFoundError",
     "Pattern",
+    "Profile",
     "ResourceExhaustedError",
     "SamplingOptions",
     "Tensor",
@@ -62,4 +64,5 @@ __all__ = [
     "load_library",
     "native",
     "ops",
+    "profiled",
 ]

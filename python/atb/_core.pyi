@@ -133,6 +133,11 @@ class Graph:
     def optimize_json(self, tokens: int, earlier: PatternLog) -> str:
         """Rewrites the graph; the JSON of `atb explain`."""
 
+    def prove_incremental(self) -> None:
+        """
+        Raises UnsupportedError, naming the operator, where a decoder cannot run token by token with a cache.
+        """
+
     def compile(self, threads: int, precision: str, device: str, kernels: dict[str, Any], earlier: PatternLog, cached: list[str] = [], kv_dtype: str = 'f32', opt_level: int = 3) -> CompiledGraph: ...
 
     def nodes(self) -> list[tuple[Any, ...]]:
@@ -169,6 +174,11 @@ class PatternLog:
 
 class CompiledGraph:
     def run(self, arrays: list[Any], cache: KVCache | None = None, slots: list[int] = []) -> list[Tensor]: ...
+
+    def profile(self, arrays: list[Any], cache: KVCache | None = None, slots: list[int] = []) -> tuple[list[Tensor], str]:
+        """
+        As `run`, with what happened in the call as JSON: launches, nodes, waits.
+        """
 
     @property
     def cached_scopes(self) -> list[str]: ...
@@ -309,6 +319,16 @@ def explain_json(path_or_config: str, tokens: int, dtype: str) -> str: ...
 def profile_json(engine: Engine, each_node: bool = False) -> str:
     """The trace that `engine` records, summed by node, as JSON."""
 
+class Sampler:
+    """Chooses the tokens of one request, as the engine does."""
+
+    def __init__(self, max_new_tokens: int, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0) -> None: ...
+
+    def sample(self, logits: Any, index: int) -> int:
+        """
+        Token number `index` of the request's output, from f32 logits [vocabulary].
+        """
+
 def version() -> str: ...
 
 def platform_info() -> dict[str, Any]:
@@ -317,6 +337,9 @@ def platform_info() -> dict[str, Any]:
     """
 
 def set_log_level(name: str) -> None: ...
+
+def log(level: str, where: str, text: str) -> None:
+    """A line "[where] text" of the log."""
 
 def peak_rss_mb() -> float:
     """Largest resident size of this process so far, in MiB."""

@@ -12,6 +12,7 @@ from atb._core import Tensor
 from atb.errors import InvalidArgumentError
 from atb.generation import as_int
 from atb.node import Node, make_nodes, value_name
+from atb.profile import Profile, recorder
 from atb.report import Report
 
 
@@ -239,7 +240,7 @@ class CompiledGraph:
         during the call only. Outputs are new memory; `numpy.asarray(out)` and `torch.from_dlpack(out)` copy nothing.
         Raises `atb.InvalidArgumentError` naming the input whose rank, dtype or shape does not fit.
         """
-        return self._core.run(self._in_order(arrays, named))
+        return self._run(self._in_order(arrays, named))
 
     def run_cached(self, cache: _core.KVCache, slots: Sequence[int], *arrays: Any, **named: Any) -> list[Tensor]:
         """The same for a graph with cached attentions: that of scope i appends its tokens to `slots[i]` of the cache.
@@ -247,14 +248,22 @@ class CompiledGraph:
         A call that raises leaves the cache as it was. Raises `atb.InvalidArgumentError` where the cache does not fit
         the attention or the batch, `atb.ResourceExhaustedError` beyond its `max_tokens`.
         """
-        return self._core.run(self._in_order(arrays, named), cache, list(slots))
+        return self._run(self._in_order(arrays, named), cache, list(slots))
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Tensor]:
         """The same with a mapping from input names to arrays; returns a dict from output names to tensors."""
         if len({info.name for info in self.outputs}) < len(self.outputs):
             raise InvalidArgumentError("[graph] two outputs have one name; call the graph itself, which gives a list")
-        outputs = self._core.run(self._in_order((), arrays))
+        outputs = self._run(self._in_order((), arrays))
         return {info.name: output for info, output in zip(self.outputs, outputs, strict=True)}
+
+    def _run(self, arrays: list[Any], *cache: Any) -> list[Tensor]:
+        entries = recorder()
+        if entries is None:
+            return self._core.run(arrays, *cache)
+        outputs, profile = self._core.profile(arrays, *cache)
+        entries.append(Profile.from_json(profile, self._name))
+        return outputs
 
     def report(self, tokens: int = 512) -> Report:
         """What was fused and what was not; see `Graph.optimize`."""

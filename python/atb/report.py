@@ -15,7 +15,8 @@ COLUMNS = ["after", "layers", "kernels", "bytes", "saved"]
 class Report(dict[str, Any]):
     """The object of `atb explain --json`: a dict that prints as a table, and writes itself as a page.
 
-    Keys: layers, tokens, kernels_per_layer and bytes_per_layer (before, after), patterns (name, layers_matched,
+    Keys: layers, tokens, kernels_per_layer, bytes_per_layer and intermediate_bytes_per_layer (before, after; the last
+    is what one kernel writes for another, without weights, inputs and outputs), patterns (name, layers_matched,
     kernels_per_layer, bytes_per_layer; cumulative, in the order applied), not_matched (pattern, layer, node,
     constraint, actual, expected), stages (layer, total, side_by_side, drawn: which nodes run side by side).
     """
@@ -39,7 +40,8 @@ class Report(dict[str, Any]):
 
     def text(self, width: int | None = WIDTH) -> str:
         """The same for a terminal: width None."""
-        return "\n".join([self.headline(), table_text(COLUMNS, self.rows(), width), *self.misses(), *self.stages()])
+        table = table_text(COLUMNS, self.rows(), width)
+        return "\n".join([self.headline(), table, *self.intermediates(), *self.misses(), *self.stages()])
 
     def headline(self) -> str:
         """What the table is about."""
@@ -57,6 +59,13 @@ class Report(dict[str, Any]):
         saved = _saved(size["before"], size["after"])
         rows.append(["as it runs", "", str(kernels["after"]), megabytes(size["after"]), saved])
         return rows
+
+    def intermediates(self) -> list[str]:
+        """A line about what kernels write for each other."""
+        size = self.get("intermediate_bytes_per_layer")
+        if size is None:
+            return []
+        return [f"intermediate results: {megabytes(size['before'])} as written, {megabytes(size['after'])} as it runs"]
 
     def misses(self) -> list[str]:
         """Why patterns did not match, in the form of the log."""

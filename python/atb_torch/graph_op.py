@@ -12,7 +12,7 @@ from typing import Any
 
 import atb
 import torch
-from atb import _core
+from atb import Profile, _core, profiled
 from atb.errors import FailedPreconditionError, InvalidArgumentError
 from torch import nn
 
@@ -295,6 +295,12 @@ class GraphOp(nn.Module):
     def report(self, tokens: int = 512) -> Any:
         """What was fused, and what was not and why, in the graph that ran last; it prints as a table."""
         return self._latest().compiled.report(tokens)
+
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Calls the block, as itself, and tells what happened inside: launches, nodes, where the time went."""
+        with profiled() as entries:
+            self(*args, **kwargs)
+        return entries[-1]
 
     def _latest(self) -> Program:
         if self._last is None:

@@ -19,6 +19,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/thread_team.h"
+#include "core/trace.h"
 #include "ir/bound_shapes.h"
 #include "ir/op.h"
 #include "passes/pattern_log.h"
@@ -97,6 +98,13 @@ std::vector<TensorView> with_state(const Graph& graph, std::span<const TensorVie
                  TensorView::dense(nullptr, DType::kState, {}));
   }
   return views;
+}
+
+// A call that has ended, as a step of the trace.
+void record_call(Trace* trace, int64_t begin_ns, const std::vector<Tensor>& outputs) {
+  if (trace == nullptr) return;
+  const uint32_t label = trace->intern({.name = "call", .category = "step"});
+  trace->record(label, begin_ns, Trace::now_ns(), 0, outputs.empty() ? -1 : outputs[0].view().rows());
 }
 
 // Marks the thread whose call is running.
@@ -228,7 +236,8 @@ struct CompiledGraph::Impl {
                                            slot.tokens.eval(bindings));
   }
 
-  std::vector<Tensor> run(std::span<const TensorView> given, std::shared_ptr<const void> owner, const CacheUse& use) {
+  std::vector<Tensor> run(std::span<const TensorView> given, std::shared_ptr<const void> owner, const CacheUse& use,
+                          Trace* trace) {
     check_process();
     check_cache(use);
     const Graph& graph = program.graph();
@@ -236,6 +245,7 @@ struct CompiledGraph::Impl {
     const Bindings bindings = bind_symbols(graph, inputs);
     const std::unique_lock held = lock();
     const Running running(caller);
+    const int64_t begin_ns = Trace::now_ns();
     const Plan& plan = plan_for(bindings);
     if (arena == nullptr || arena->size() < plan.arena_bytes()) {
       arena = std::make_shared<AlignedBuffer>(plan.arena_bytes(), "arena");
@@ -262,7 +272,7 @@ struct CompiledGraph::Impl {
     const std::unique_ptr<KvCache::Step> step = start_step(use, bindings);
     const std::span<const SequenceStep> sequences =
         step == nullptr ? std::span<const SequenceStep>() : step->sequences();
-    executor.run(program, frame, sequences, nullptr, std::max<int64_t>(1, static_cast<int64_t>(cached.size())));
+    executor.run(program, frame, sequences, trace, std::max<int64_t>(1, static_cast<int64_t>(cached.size())));
     // What no node wrote to its place: views, inputs, constants, a value returned twice.
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (frame.results[i].data == memory[i]) continue;
@@ -273,6 +283,7 @@ struct CompiledGraph::Impl {
       }
     }
     if (step != nullptr) step->commit();
+    record_call(trace, begin_ns, outputs);
     return outputs;
   }
 
@@ -299,8 +310,8 @@ CompiledGraph::CompiledGraph(std::unique_ptr<Graph> graph, const CompileOptions&
 CompiledGraph::~CompiledGraph() = default;
 
 std::vector<Tensor> CompiledGraph::run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner,
-                                       const CacheUse& use) {
-  return impl_->run(inputs, std::move(owner), use);
+                                       const CacheUse& use, Trace* trace) {
+  return impl_->run(inputs, std::move(owner), use, trace);
 }
 
 const std::vector<CachedSlot>& CompiledGraph::cached() const { return impl_->cached; }

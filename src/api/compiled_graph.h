@@ -18,6 +18,7 @@
 namespace atb {
 
 class KvCache;
+class Trace;
 
 // A dense, row-major array that owns its memory, or shares it with whoever made it.
 struct Tensor {
@@ -73,8 +74,9 @@ class CompiledGraph {
   // kFailedPrecondition. `owner` keeps the inputs' memory alive for host kernels that hold on to what they were lent.
   // A graph with cached attentions takes a cache of their heads and dtype (its state is none of `inputs`, nor of the
   // results): kInvalidArgument where there is none or it does not fit. A call that throws leaves the cache as it was.
+  // `trace` gets the call as a step named "call", with its launches and nodes.
   std::vector<Tensor> run(std::span<const TensorView> inputs, std::shared_ptr<const void> owner = nullptr,
-                          const CacheUse& use = {});
+                          const CacheUse& use = {}, Trace* trace = nullptr);
 
   const Graph& graph() const;  // as it runs, all patterns applied; without the bytes that were packed
   const std::vector<CachedSlot>& cached() const;  // its cached attentions, by slot

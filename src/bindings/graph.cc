@@ -21,11 +21,13 @@
 #include "bindings/kv_cache.h"
 #include "bindings/thread_count.h"
 #include "core/error.h"
+#include "core/trace.h"
 #include "ir/text.h"
 #include "ir/verifier.h"
 #include "passes/explain.h"
 #include "passes/pattern_log.h"
 #include "passes/pipeline.h"
+#include "runtime/profile.h"
 
 namespace atb {
 namespace {
@@ -92,6 +94,9 @@ std::string optimize_json(Graph& graph, int64_t tokens, const PatternLog& earlie
   return explain_json(joined(earlier.report(), optimize(graph, {.cache = false})), tokens);
 }
 
+// What refuses a graph that cannot become an incremental step; the graph stays as it is.
+void prove_incremental(const Graph& graph) { optimize(*graph.clone()); }
+
 std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, const std::string& precision,
                                        const std::string& device, const nb::dict& kernels, const PatternLog& earlier,
                                        const std::vector<std::string>& cached, const std::string& kv_dtype,
@@ -102,8 +107,8 @@ std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, cons
   return std::make_unique<CompiledGraph>(graph.clone(), options);
 }
 
-std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
-                        const std::vector<int64_t>& slots) {
+std::vector<Tensor> run_traced(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
+                               const std::vector<int64_t>& slots, Trace* trace) {
   const std::vector<const Value*> inputs = call_inputs(compiled);
   require(arrays.size() == inputs.size(), Code::kInvalidArgument, "[graph] ", compiled.graph().name(), ": ",
           arrays.size(), " inputs given, it takes ", inputs.size());
@@ -119,7 +124,21 @@ std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvCache
     views.push_back(borrowed->back().view);
   }
   const nb::gil_scoped_release release;
-  return compiled.run(views, borrowed, {cache, slots});
+  return compiled.run(views, borrowed, {cache, slots}, trace);
+}
+
+std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
+                        const std::vector<int64_t>& slots) {
+  return run_traced(compiled, arrays, cache, slots, nullptr);
+}
+
+// The outputs of a call, and what happened in it as JSON.
+std::tuple<std::vector<Tensor>, std::string> profile_call(CompiledGraph& compiled, const nb::list& arrays,
+                                                          KvCache* cache, const std::vector<int64_t>& slots) {
+  Trace trace;
+  trace.enable();
+  std::vector<Tensor> outputs = run_traced(compiled, arrays, cache, slots, &trace);
+  return {std::move(outputs), profile_json(trace, true)};
 }
 
 }  // namespace
@@ -152,6 +171,8 @@ void bind_graph(nb::module_& module) {
       .def("copy", &Graph::clone, Release())
       .def("optimize_json", &optimize_json, nb::arg("tokens"), nb::arg("earlier"), Release(),
            "Rewrites the graph; the JSON of `atb explain`.")
+      .def("prove_incremental", &prove_incremental, Release(),
+           "Raises UnsupportedError, naming the operator, where a decoder cannot run token by token with a cache.")
       .def("compile", &compile, nb::arg("threads"), nb::arg("precision"), nb::arg("device"), nb::arg("kernels"),
            nb::arg("earlier"), nb::arg("cached") = std::vector<std::string>{}, nb::arg("kv_dtype") = "f32",
            nb::arg("opt_level") = 3,
@@ -163,6 +184,11 @@ void bind_graph(nb::module_& module) {
       .def("run", &run, nb::arg("arrays"), nb::arg("cache") = nb::none(), nb::arg("slots") = std::vector<int64_t>{},
            nb::sig("def run(self, arrays: list[typing.Any], cache: KVCache | None = None, slots: list[int] = []) "
                    "-> list[Tensor]"))
+      .def("profile", &profile_call, nb::arg("arrays"), nb::arg("cache") = nb::none(),
+           nb::arg("slots") = std::vector<int64_t>{},
+           nb::sig("def profile(self, arrays: list[typing.Any], cache: KVCache | None = None, slots: list[int] = []) "
+                   "-> tuple[list[Tensor], str]"),
+           "As `run`, with what happened in the call as JSON: launches, nodes, waits.")
       .def_prop_ro("cached_scopes",
                    [](const CompiledGraph& compiled) {
                      std::vector<std::string> scopes;

@@ -12,6 +12,7 @@
 #include "bindings/graph_builder.h"
 #include "bindings/kv_cache.h"
 #include "bindings/profile.h"
+#include "bindings/sampler.h"
 #include "bindings/tensor.h"
 #include "core/log.h"
 #include "core/memory.h"
@@ -31,11 +32,18 @@ NB_MODULE(_core, module) {
   atb::bind_engine(module);
   atb::bind_files(module);
   atb::bind_profile(module);
+  atb::bind_sampler(module);
   atb::bind_doctor(module);
 
   module.def(
       "set_log_level", [](const std::string& name) { atb::set_log_level(atb::log_level_from_name(name)); },
       nb::arg("name"));
+  module.def(
+      "log",
+      [](const std::string& level, const std::string& where, const std::string& text) {
+        atb::log(atb::log_level_from_name(level), where, text);
+      },
+      nb::arg("level"), nb::arg("where"), nb::arg("text"), "A line \"[where] text\" of the log.");
   module.def(
       "peak_rss_mb", [] { return static_cast<double>(atb::peak_rss_bytes()) / (1 << 20); },
       "Largest resident size of this process so far, in MiB.");

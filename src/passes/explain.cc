@@ -19,6 +19,8 @@ Bindings bind_tokens(const MatchReport& report, int64_t tokens) {
   SymbolRanges symbols;
   collect_symbols(report.before.bytes, symbols);
   collect_symbols(report.after.bytes, symbols);
+  collect_symbols(report.before.intermediates, symbols);
+  collect_symbols(report.after.intermediates, symbols);
   for (const PatternResult& pattern : report.patterns) collect_symbols(pattern.cost.bytes, symbols);
   for (const LayerSketch* sketch : {&report.sketch_before, &report.sketch_after}) {
     for (const SketchNode& node : sketch->nodes) collect_symbols(node.bytes, symbols);
@@ -65,6 +67,11 @@ std::string explain_json(const MatchReport& report, int64_t tokens) {
   json["tokens"] = tokens;
   json["kernels_per_layer"] = {{"before", kernels(report.before)}, {"after", kernels(report.after)}};
   json["bytes_per_layer"] = {{"before", bytes(report.before)}, {"after", bytes(report.after)}};
+  const auto intermediates = [&](const LayerCost& cost) {
+    return per_layer(cost.intermediates.eval(bindings), layers);
+  };
+  json["intermediate_bytes_per_layer"] = {{"before", intermediates(report.before)},
+                                          {"after", intermediates(report.after)}};
   json["patterns"] = Json::array();
   for (const PatternResult& pattern : report.patterns) {
     json["patterns"].push_back({{"name", pattern.name},

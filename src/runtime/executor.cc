@@ -176,6 +176,7 @@ void Executor::label_items(const Program& program, const Frame& frame, Trace& tr
   wake_label_ = trace.intern({.name = "wake-up", .category = "wake"});
   parked_label_ = trace.intern({.name = std::string(kWakeFromPark), .category = "wake"});
   finish_label_ = trace.intern({.name = "last worker", .category = "wait"});
+  launch_label_ = trace.intern({.name = "launch", .category = "launch"});
   labels_.clear();
   for (size_t i = 0; i < program.items().size(); ++i) {
     const Program::Item& item = program.items()[i];
@@ -214,6 +215,7 @@ void Executor::launch(const Program& program, const Frame& frame, const Segment&
     if (worker == 0) finished_ns = Trace::now_ns();
   });
   if (team_.size() > 1) trace->record(finish_label_, finished_ns, Trace::now_ns(), 0);
+  trace->record(launch_label_, launch_ns_, Trace::now_ns(), 0);
 }
 
 void Executor::run_host(const Program& program, const Frame& frame, int item, Trace* trace) {

@@ -82,6 +82,7 @@ class Executor {
   uint32_t wake_label_ = 0;
   uint32_t parked_label_ = 0;
   uint32_t finish_label_ = 0;
+  uint32_t launch_label_ = 0;
   int64_t launch_ns_ = 0;
   std::atomic<bool> fault_{false};
 };

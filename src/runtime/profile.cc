@@ -84,7 +84,9 @@ class Profiler {
     PhaseProfile* phase = what.category == "step" ? nullptr : phase_at(event);
     if (phase == nullptr) return;
     const bool caller = event.worker == 0;
-    if (what.category == "node") {
+    if (what.category == "launch") {
+      ++phase->launches;
+    } else if (what.category == "node") {
       add_node(*phase, event);
     } else if (what.category == "wait") {
       ++phase->waits;
@@ -151,7 +153,10 @@ Json to_json(const ProfileRow& row, double phase_us) {
 }
 
 Json to_json(const PhaseProfile& phase) {
-  Json json = {{"steps", phase.steps}, {"tokens", phase.tokens}, {"total_ms", phase.wall_us / 1000}};
+  Json json = {{"steps", phase.steps},
+               {"launches", phase.launches},
+               {"tokens", phase.tokens},
+               {"total_ms", phase.wall_us / 1000}};
   json["nodes"] = Json::array();
   for (const ProfileRow& row : phase.rows) json["nodes"].push_back(to_json(row, phase.wall_us));
   json["waits"] = {{"count", phase.waits},

@@ -25,8 +25,9 @@ struct ProfileRow {
 // Steps of one kind. The caller's time is split without a rest: rows, waiting for nodes, waiting for the last worker,
 // elsewhere.
 struct PhaseProfile {
-  std::string name;  // "decode" or "prefill"
+  std::string name;  // "decode" or "prefill"; "call" of a compiled graph
   int64_t steps = 0;
+  int64_t launches = 0;           // of the workers: one a step, and one more behind each host kernel
   int64_t tokens = 0;             // rows of all steps
   double wall_us = 0;             // from the start of a step to the start of the next of its kind
   std::vector<ProfileRow> rows;   // in order of execution
@@ -42,9 +43,9 @@ struct PhaseProfile {
   double elsewhere_us() const { return sampling_us + between_us + rest_us; }
 };
 
-// Steps are the events of category "step" ("decode", "prefill") with those of categories "node", "wait", "wake" and
-// "sample" inside them. Steps that did not fit into the trace as a whole are left out. `each_node`: one row a node
-// instead of one for the like nodes of all layers.
+// Steps are the events of category "step" ("decode", "prefill", "call") with those of categories "launch", "node",
+// "wait", "wake" and "sample" inside them. Steps that did not fit into the trace as a whole are left out. `each_node`:
+// one row a node instead of one for the like nodes of all layers.
 std::vector<PhaseProfile> profile(const Trace& trace, bool each_node = false);
 
 // {"decode": {...}, "prefill": {...}, "dropped_events": n}; times in ms a phase and us a mean, shares of the phase.

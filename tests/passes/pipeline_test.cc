@@ -155,6 +155,10 @@ TEST(Explain, LlamaTwoSevenBillion) {
   EXPECT_EQ(json["kernels_per_layer"]["after"], 8);
   EXPECT_NEAR(json["bytes_per_layer"]["before"].get<double>(), 3.4e9, 0.1e9);
   EXPECT_LE(json["bytes_per_layer"]["after"].get<double>(), 1.0e9);
+  // Scores of 32 heads of 2048 x 2048 are written, scaled, masked and normalized; at last there are none.
+  const double scores = 32.0 * 2048 * 2048 * 2;
+  EXPECT_GT(json["intermediate_bytes_per_layer"]["before"].get<double>(), 3 * scores);
+  EXPECT_LT(json["intermediate_bytes_per_layer"]["after"].get<double>(), scores);
   std::vector<std::string> names;
   double last = json["bytes_per_layer"]["before"].get<double>();
   for (const auto& pattern : json["patterns"]) {

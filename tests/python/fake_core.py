@@ -158,6 +158,7 @@ def profile_json(engine: Engine, each_node: bool = False) -> str:
     node = {"name": "layers.*.q", "op": "linear", "count": 6, "total_ms": 3.0, "mean_us": 500.0, "share": 0.75}
     phase = {
         "steps": 3,
+        "launches": 3,
         "tokens": 3,
         "total_ms": 4.0,
         "nodes": [node | {"variant": "fake", "wait_ms": 0.1, "worker_ms": 5.0}],
@@ -221,6 +222,7 @@ def explain_json(path_or_config: str, tokens: int, dtype: str) -> str:
             "tokens": tokens,
             "kernels_per_layer": sizes,
             "bytes_per_layer": {"before": 3_400_000_000, "after": 900_000_000},
+            "intermediate_bytes_per_layer": {"before": 2_600_000_000, "after": 200_000_000},
             "patterns": [
                 {"name": "SDPA", "layers_matched": 2, "kernels_per_layer": 15, "bytes_per_layer": 2_000_000_000}
             ],

@@ -67,6 +67,7 @@ def test_explain(model: str) -> None:
         "tokens",
         "kernels_per_layer",
         "bytes_per_layer",
+        "intermediate_bytes_per_layer",
         "patterns",
         "not_matched",
         "stages",

@@ -3,13 +3,38 @@
 #include "passes/engine/report.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/op.h"
 
 namespace atb {
 
+namespace {
+
+// What leaves the graph, also through views.
+std::unordered_set<const Value*> leaving(const Graph& graph) {
+  std::unordered_set<const Value*> values;
+  for (const Value* value : graph.outputs()) {
+    values.insert(value);
+    while (value->producer() != nullptr && value->producer()->op().is_view()) {
+      value = value->producer()->input(0);
+      values.insert(value);
+    }
+  }
+  return values;
+}
+
+Dim result_bytes(const Value& value) {
+  const Type& type = value.type();
+  return type.dtype == DType::kState ? Dim(0)
+                                     : num_elements(type.shape) * Dim(static_cast<int64_t>(dtype_size(type.dtype)));
+}
+
+}  // namespace
+
 LayerCost measure_layers(const Graph& graph) {
   LayerCost cost;
+  const std::unordered_set<const Value*> outside = leaving(graph);
   const bool layered = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](auto* n) { return n->layer() >= 0; });
   if (!layered) cost.layers = 1;
   for (const Node* node : graph.nodes()) {
@@ -18,6 +43,9 @@ LayerCost measure_layers(const Graph& graph) {
     if (node->op().is_view()) continue;
     ++cost.kernels;
     cost.bytes = cost.bytes + node_bytes(*node);
+    for (const Value* result : node->outputs()) {
+      if (outside.count(result) == 0) cost.intermediates = cost.intermediates + result_bytes(*result);
+    }
   }
   return cost;
 }

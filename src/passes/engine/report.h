@@ -15,11 +15,13 @@
 namespace atb {
 
 // Sums over the nodes that belong to a layer; a graph that numbers none counts as one layer. A kernel is a node that is
-// no view; bytes follow node_bytes().
+// no view; bytes follow node_bytes(). Intermediates are bytes of the results of kernels, but for the graph's outputs:
+// what fusion keeps out of memory.
 struct LayerCost {
   int64_t layers = 0;
   int64_t kernels = 0;
   Dim bytes = 0;
+  Dim intermediates = 0;
 };
 
 LayerCost measure_layers(const Graph& graph);
