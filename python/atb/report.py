@@ -65,7 +65,7 @@ class Report(dict[str, Any]):
         size = self.get("intermediate_bytes_per_layer")
         if size is None:
             return []
-        return [f"intermediate results: {megabytes(size['before'])} as written, {megabytes(size['after'])} as it runs"]
+        return [f"intermediate results: {megabytes(size['before'])} before, {megabytes(size['after'])} after"]
 
     def misses(self) -> list[str]:
         """Why patterns did not match, in the form of the log."""

@@ -18,13 +18,23 @@ from atb import _core
 from atb_torch.caches import CachedCall, find_home, tokens_of
 from atb_torch.checks import check_arguments, check_mode, check_module, check_unshared, plain
 from atb_torch.errors import unsupported
-from atb_torch.exporting import Call, Entry, Exported, Outputs, bind_arguments, export, take_apart
+from atb_torch.exporting import (
+    Call,
+    Entry,
+    Exported,
+    Outputs,
+    Sizes,
+    bind_arguments,
+    export,
+    take_apart,
+    ways_to_export,
+)
 from atb_torch.freshness import Snapshot
 from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.kv_cache import KVCache
 from atb_torch.ones import same_at_one
-from atb_torch.options import as_level, note_unbuilt, set_mode
+from atb_torch.options import as_level, note_fixed_sizes, note_unbuilt, set_mode
 from atb_torch.releasing import release_parameters
 from atb_torch.stopping import Stop, StopRule
 
@@ -33,7 +43,7 @@ _EXPORT = threading.RLock()  # torch.export traces for one thread at a time, whi
 _MAX_FORMS = 16  # forms of call kept, the oldest goes: a number that is another one at each call makes no end of them
 
 
-@dataclass
+@dataclass(eq=False)
 class Variant:
     """A program: its compiled graph, the calls that it is right for, and how calls and outputs are put together."""
 
@@ -45,6 +55,7 @@ class Variant:
     guards: Guards
     sizes: dict[str, int]  # of symbols, as exported
     cached: CachedCall | None = None  # where declared blocks append to a cache
+    fixed: bool = False  # serves the sizes alone that it was made for
     right_at_one: dict[frozenset[str], bool] = field(default_factory=dict)  # by the symbols that are 1
 
     def accepts(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -100,7 +111,8 @@ class CompiledModule(torch.nn.Module):
     """A module that runs in ATB: the signature and the outputs of the module that it was made of.
 
     It keeps one program for each form of call (which arguments there are, values of those that are no tensors), and
-    makes another where sizes do not fit: export takes what a module decides by sizes as decided.
+    makes another where sizes do not fit: export takes what a module decides by sizes as decided. A module whose sizes
+    cannot stay open has a program for each set of sizes.
     """
 
     def __init__(
@@ -124,7 +136,7 @@ class CompiledModule(torch.nn.Module):
         self._last: Variant | None = None
         self._engine: Any = None  # of generate(), made when first needed
         self._snapshot: Snapshot | None = None  # of the module that the programs and the engine were made of
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.forward = _with_signature(self._forward, model)
         self.training = False  # some modules, of exported programs, forbid eval()
 
@@ -138,7 +150,7 @@ class CompiledModule(torch.nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._variants, self._last, self._engine, self._snapshot = {}, None, None, None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.forward = _with_signature(self._forward, self.module)
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -156,7 +168,10 @@ class CompiledModule(torch.nn.Module):
             self._forget_if_changed()
             variants = self._variants.get(call.key, [])
             self._last = next((variant for variant in variants if variant.accepts(tensors)), None)
-            if self._last is None:
+            if self._last is not None:
+                variants.remove(self._last)  # what was not used for longest goes first
+                variants.append(self._last)
+            else:
                 self._last = self._add(call, variants)
                 self._variants[call.key] = variants
                 while len(self._variants) > _MAX_FORMS:
@@ -167,9 +182,10 @@ class CompiledModule(torch.nn.Module):
     def _add(self, call: Call, variants: list[Variant]) -> Variant:
         """A program that is right for a call. One of other sizes than the call's is tried first: it serves more."""
         self._require_parameters("this call needs another program")
-        made = [self._make(call, as_given=bool(variants))]
+        fixed = any(variant.fixed for variant in variants)
+        made = [self._make(call, Sizes.FIXED if fixed else Sizes.OWN if variants else Sizes.ANY)]
         if not made[0].accepts([leaf.tensor for leaf in call.leaves]):
-            made.append(self._make(call, as_given=True))
+            made.append(self._make(call, Sizes.OWN))
         if self._release:
             for variant in made:
                 variant.decide_ones()
@@ -196,8 +212,23 @@ class CompiledModule(torch.nn.Module):
         self._released_by = method
         release_parameters(self.module, *others)
 
-    def _make(self, call: Call, as_given: bool) -> Variant:
-        exported, imported = import_call(self.module, call, self._optimizer, as_given)
+    def _make(self, call: Call, sizes: Sizes) -> Variant:
+        """A program that leaves open what `sizes` say, or less where nothing else can be proven."""
+        refusal: atb.UnsupportedError | None = None
+        for way in ways_to_export(call, sizes):
+            try:
+                made = self._make_at(call, way)
+            except atb.UnsupportedError as error:
+                refusal = error
+                continue
+            if way is Sizes.FIXED and refusal is not None:
+                note_fixed_sizes(type(self.module).__name__, _MAX_VARIANTS, refusal)
+            return made
+        assert refusal is not None
+        raise refusal
+
+    def _make_at(self, call: Call, sizes: Sizes) -> Variant:
+        exported, imported = import_call(self.module, call, self._optimizer, sizes)
         assert exported.entry is not None
         home = find_home(self.module, call, exported.caches)
         cached, options = None, dict(self._options)
@@ -214,6 +245,7 @@ class CompiledModule(torch.nn.Module):
             guards=imported.guards,
             sizes=imported.guards.bind(exported.examples) or {},
             cached=cached,
+            fixed=sizes is Sizes.FIXED,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -272,7 +304,7 @@ class CompiledModule(torch.nn.Module):
             self._forget_if_changed()
             if self._engine is None:
                 self._require_parameters("generate() needs a program of its own")
-                self._engine = decoder.make_engine(self.module, optimizer=self._optimizer, **self._options)
+                self._engine = self._make_engine()
                 if self._release:
                     self._give_up_parameters("generate()")
                 self._remember()
@@ -283,6 +315,15 @@ class CompiledModule(torch.nn.Module):
         fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
         rule = StopRule(ends, stop, tokenizer)
         return generate(engine, input_ids, attention_mask, rule=rule, pad_token_id=fill, streamer=streamer, **options)
+
+    def _make_engine(self) -> Any:
+        """The native one; where blocks have plugins, one that calls the forward behind a cache."""
+        from atb_torch import decoder, plugin_generation
+
+        points = plugin_generation.active_points(self.module)
+        if points:
+            return plugin_generation.make_engine(self, points, self._optimizer)
+        return decoder.make_engine(self.module, optimizer=self._optimizer, **self._options)
 
     def report(self) -> Any:
         """What was fused, and what was not and why, in the program that ran last."""
@@ -310,11 +351,11 @@ def call_of(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def import_call(
-    model: torch.nn.Module, call: Call, optimizer: Any = None, as_given: bool = False
+    model: torch.nn.Module, call: Call, optimizer: Any = None, sizes: Sizes = Sizes.ANY
 ) -> tuple[Exported, Imported]:
     """A call exported and imported, after the patterns of `optimizer`, with nothing left that ATB does not know."""
     with _EXPORT:
-        exported = export(model, call, as_given)
+        exported = export(model, call, sizes)
         imported = import_program(exported, type(model).__name__)
     if optimizer is not None:
         optimizer.apply(imported.graph)
@@ -328,7 +369,8 @@ def require_lowered(imported: Imported, graph: atb.Graph) -> None:
     counts = Counter(str(missing) for missing in imported.missing if missing.node in left)
     if counts:
         listed = "; ".join(f"{line}" + (f" ({count} times)" if count > 1 else "") for line, count in counts.items())
-        unsupported(f"{sum(counts.values())} operators cannot be lowered: {listed}")
+        total = sum(counts.values())
+        unsupported(f"{total} operator{'s' if total > 1 else ''} cannot be lowered: {listed}")
 
 
 def example_call(model: Any, module: torch.nn.Module, example_inputs: Any) -> Call | None:

@@ -25,6 +25,15 @@ from atb_torch.kept import keep_functions
 from atb_torch.kv_cache import KVCache
 from atb_torch.ones import unchanged
 
+
+class Sizes(enum.Enum):
+    """What an export leaves open of the sizes of a call."""
+
+    ANY = "any"  # all; calls with token ids alone are exported at other sizes than their own
+    OWN = "own"  # all that the module allows, seen at the call's own
+    FIXED = "fixed"  # none: the program is for calls of these sizes
+
+
 ROOT = "module"  # the attribute that holds the user's module, and so the head of every module path
 
 
@@ -240,20 +249,22 @@ class Exported:
     caches: list[KVCache] = field(default_factory=list)  # that declared blocks were called with
 
 
-def export(model: torch.nn.Module, call: Call, as_given: bool = False) -> Exported:
+def export(model: torch.nn.Module, call: Call, sizes: Sizes = Sizes.ANY) -> Exported:
     """Exports a call. Sizes are dynamic where the module allows it, except those that are 0 or 1 in the example.
 
-    Token-like tensors alone get other sizes first, so that those are dynamic too, unless `as_given`.
+    sizes: by ANY, token-like tensors alone get other sizes first, so that those are dynamic too.
     """
     model = keep_functions(model, [leaf.tensor for leaf in call.leaves])
     take_shapes(model, lambda: call_module(model, call.rebuild([leaf.tensor for leaf in call.leaves])))
     entry = Entry(model, call)
-    tensors, dynamic = _dynamic(call.leaves, as_given)
+    tensors, dynamic = _dynamic(call.leaves, sizes)
     try:
         with torch.no_grad(), quiet(), _one_path(), watch_caches() as seen:
             try:
                 program = _exported(entry, tensors, dynamic)
             except torch._dynamo.exc.UserError:  # as of a length that a table of positions limits
+                if sizes is Sizes.FIXED:
+                    raise
                 seen.clear()
                 program = _exported(entry, tensors, _found_out(tensors))
     except atb.Error:
@@ -309,17 +320,30 @@ def is_token_like(leaf: Leaf) -> bool:
     return leaf.name in _TOKEN_LIKE and leaf.tensor.dim() == 2 and not leaf.tensor.is_floating_point()
 
 
-def _dynamic(leaves: Sequence[Leaf], as_given: bool) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
+def ways_to_export(call: Call, first: Sizes) -> list[Sizes]:
+    """What may be tried one after another, from `first` on, each leaving less open than the one before."""
+    ways = [first]
+    if first is Sizes.ANY and _is_token_like(call.leaves):
+        ways.append(Sizes.OWN)
+    if first is not Sizes.FIXED and any(size > 1 for leaf in call.leaves for size in leaf.tensor.shape):
+        ways.append(Sizes.FIXED)
+    return ways
+
+
+def _is_token_like(leaves: Sequence[Leaf]) -> bool:
+    return len({leaf.tensor.shape for leaf in leaves}) == 1 and all(is_token_like(leaf) for leaf in leaves)
+
+
+def _dynamic(leaves: Sequence[Leaf], sizes: Sizes) -> tuple[list[torch.Tensor], list[dict[int, Any]]]:
     """Example tensors and their dynamic axes.
 
     Where all tensors are token-like and of one shape, they get sizes that are neither 0 nor 1, and share B and T.
     """
-    shapes = {tuple(leaf.tensor.shape) for leaf in leaves}
-    if not as_given and len(shapes) == 1 and all(is_token_like(leaf) for leaf in leaves):
+    if sizes is Sizes.ANY and _is_token_like(leaves):
         axes = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
         return [torch.ones(2, 7, dtype=leaf.tensor.dtype) for leaf in leaves], [dict(axes) for _ in leaves]
     tensors = [leaf.tensor.detach() for leaf in leaves]
-    return tensors, _found_out(tensors)
+    return tensors, [{} for _ in tensors] if sizes is Sizes.FIXED else _found_out(tensors)
 
 
 def _found_out(tensors: Sequence[torch.Tensor]) -> list[dict[int, Any]]:

@@ -346,7 +346,10 @@ class _Importer:
         outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
         if not all(isinstance(out, torch.Tensor) and out.dtype in NAMES for out in outs):  # a graph cannot hold these
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
-        types = ", ".join(self._type(out) for out in outs)
+        try:
+            types = ", ".join(self._type(out) for out in outs)
+        except Refused:  # sizes that depend on values, which no graph has
+            unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         operands = [self._argument(arg) for arg in node.all_input_nodes if isinstance(self._values.get(arg), Alias)]
         values = ctx.node("external", *operands, target=name, types=types)
         self._origins.set_opaque(values[0].name, node.target if kept is None else (kept, node.target))

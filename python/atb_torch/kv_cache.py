@@ -95,6 +95,10 @@ class KVCache:
         """
         return self._twin(self._core.fork(), {})
 
+    def empty(self) -> KVCache:
+        """Another one of the same sizes, which holds nothing."""
+        return KVCache(self._num_layers, self._num_heads, self._head_dim, self._max_tokens, self.dtype_name)
+
     def __len__(self) -> int:
         return self.length
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 
 import torch
+from atb import _core
 from atb.errors import InvalidArgumentError, UnsupportedError
 from atb.generation import as_int
 
@@ -43,8 +44,26 @@ def note_unbuilt(enable_prefix_caching: bool, enable_speculative: bool) -> None:
         _say_once("enable_speculative=True: there is no speculative decoding yet; generate() runs a token a step")
 
 
-def _say_once(text: str) -> None:
+def note_fixed_sizes(name: str, kept: int, reason: Exception) -> None:
+    """Logs, once for each kind of module, that its programs serve one set of sizes each."""
+    if _is_new(f"fixed sizes of {name}"):
+        why = str(reason).removeprefix("[atb_torch] ")
+        _core.log(
+            "warning",
+            "atb_torch",
+            f"{name}: sizes cannot stay open, so each set of sizes gets a program of its own, made at its first call; "
+            f"the {kept} last used are kept. With open sizes: {why}",
+        )
+
+
+def _is_new(text: str) -> bool:
     if text in _said:
-        return
+        return False
     _said.add(text)
+    return True
+
+
+def _say_once(text: str) -> None:
+    if not _is_new(text):
+        return
     warnings.warn(f"[atb_torch] {text}", UserWarning, stacklevel=4)

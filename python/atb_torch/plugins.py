@@ -196,6 +196,8 @@ class Plugins:
 
     def enabled(self) -> list[Registration]:
         """Those that take part in a call."""
+        if getattr(_calls, "without", False):
+            return []
         return [one for one in tuple(self._all) if one.plugin.enabled]
 
 
@@ -245,6 +247,16 @@ def running(active: Active, make_context: Callable[[], PluginContext]) -> Iterat
         if not inside or "the results are discarded" not in str(error):
             raise
         raise InvalidArgumentError(f"[plugin] {', '.join(inside)}: a kernel may have failed: {error}") from error
+
+
+@contextmanager
+def without_plugins() -> Iterator[None]:
+    """Blocks that are called or exported meanwhile, on this thread, go as if nothing were registered."""
+    before, _calls.without = getattr(_calls, "without", False), True
+    try:
+        yield
+    finally:
+        _calls.without = before
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def test_generate_refuses_plugins_by_the_name_of_the_point() -> None:
     model(ids)
     assert atb.compile(model).generate(ids, max_new_tokens=2).shape == (1, 7)
     model.block.register_plugin("pre_attention", Rope())
-    with pytest.raises(core.UnsupportedError, match=r"pre_attention: computed by a kernel of its own"):
+    with pytest.raises(core.UnsupportedError, match=r"a plugin \(block: pre_attention\) computes"):
         atb.compile(model).generate(ids, max_new_tokens=2)
 
 
