@@ -34,7 +34,7 @@ from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.kv_cache import KVCache
 from atb_torch.ones import same_at_one
-from atb_torch.options import as_level, note_fixed_sizes, note_unbuilt, set_mode
+from atb_torch.options import MODELS_OWN, ModelsOwn, as_level, note_fixed_sizes, note_unbuilt, set_mode
 from atb_torch.releasing import release_parameters
 from atb_torch.stopping import Stop, StopRule
 
@@ -279,7 +279,7 @@ class CompiledModule(torch.nn.Module):
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         *,
-        eos_token_id: int | Sequence[int] | None = None,
+        eos_token_id: int | Sequence[int] | ModelsOwn | None = MODELS_OWN,
         pad_token_id: int | None = None,
         stop: Stop | None = None,
         streamer: Any = None,
@@ -290,7 +290,8 @@ class CompiledModule(torch.nn.Module):
 
         attention_mask: zero where a row is padded; positions count from a row's first token. Without it the model's
             padding token marks padding, unless it is an end token too.
-        eos_token_id, pad_token_id: by default the model's own; an empty sequence of end tokens generates through all.
+        eos_token_id: what ends a row, by default the model's own; None, or an empty sequence: nothing does.
+        pad_token_id: what fills ended rows, by default the model's own.
         stop: what else ends a row and stays in it: a string, token ids in a row, or a list of such; strings need
             `tokenizer`, anything that decodes ids.
         streamer: gets the prompt and then each token as it is chosen, as transformers' TextStreamer; for one row.
@@ -309,9 +310,10 @@ class CompiledModule(torch.nn.Module):
                     self._give_up_parameters("generate()")
                 self._remember()
             engine = self._engine
-        ends = decoder.end_token_ids(self.module)
-        if eos_token_id is not None:
-            ends = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id)
+        if isinstance(eos_token_id, ModelsOwn):
+            ends = decoder.end_token_ids(self.module)
+        else:
+            ends = decoder.as_ids(eos_token_id)
         fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
         rule = StopRule(ends, stop, tokenizer)
         return generate(engine, input_ids, attention_mask, rule=rule, pad_token_id=fill, streamer=streamer, **options)

@@ -54,7 +54,7 @@ def make_engine(
     return _core.Engine.from_graph(
         graph._core,
         context_length=longest,
-        bos_ids=_ids(_setting(model, "bos_token_id")),
+        bos_ids=as_ids(_setting(model, "bos_token_id")),
         eos_ids=end_token_ids(model),
         release=release,
         **options,
@@ -127,7 +127,7 @@ def context_length(model: torch.nn.Module) -> int:
 
 def end_token_ids(model: torch.nn.Module) -> list[int]:
     """Ids that end a sequence, as transformers finds them: the generation configuration's, else the model's."""
-    return _ids(_setting(model, "eos_token_id"))
+    return as_ids(_setting(model, "eos_token_id"))
 
 
 def pad_token_id(model: torch.nn.Module) -> int | None:
@@ -144,7 +144,8 @@ def _setting(model: torch.nn.Module, key: str) -> Any:
     return None
 
 
-def _ids(value: Any) -> list[int]:
+def as_ids(value: Any) -> list[int]:
+    """Token ids of an id, of several, or of None: none."""
     if value is None:
         return []
     return [int(item) for item in value] if isinstance(value, Iterable) else [int(value)]

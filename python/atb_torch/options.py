@@ -13,6 +13,16 @@ from atb.generation import as_int
 _said: set[str] = set()
 
 
+class ModelsOwn:
+    """The default of an option of which None means something else."""
+
+    def __repr__(self) -> str:
+        return "<the model's own>"
+
+
+MODELS_OWN = ModelsOwn()
+
+
 def set_mode(module: torch.nn.Module, mode: str | None) -> None:
     """Puts a module into eval mode for "infer", refuses other modes; None leaves it as it is."""
     if mode is None:

@@ -86,6 +86,16 @@ def test_an_end_token_ends_its_row_and_stays_in_it() -> None:
         assert ended[row, first[row] + 1 :].eq(0).all()
 
 
+def test_none_is_no_end_token_though_the_model_has_one() -> None:
+    built = model("llama", "sdpa")
+    fast = atb_torch.compile(built)
+    ids = tokens(1, 9)
+    free = fast.generate(ids, max_new_tokens=12, eos_token_id=[])
+    built.generation_config.eos_token_id = int(free[0, 11])
+    assert fast.generate(ids, max_new_tokens=12).shape[1] <= 12
+    assert torch.equal(fast.generate(ids, max_new_tokens=12, eos_token_id=None), free)
+
+
 def test_sampling_repeats_with_its_seed() -> None:
     fast = atb_torch.compile(model("llama", "sdpa"))
     options = {"max_new_tokens": 16, "temperature": 1.0, "top_k": 20, "eos_token_id": []}
