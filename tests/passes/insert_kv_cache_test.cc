@@ -152,8 +152,9 @@ TEST(InsertKvCache, RefusesAnUnknownMask) {
   graph->set_input(find(*graph, "l1.masked"), 1, odder);
   graph = fused(std::move(graph));
   expect_refused(*graph,
-                 "[insert_kv_cache] flash_attention_1 (flash_attention, model.layers.1.self_attn): its mask is no "
-                 "predicate of query and key position that SDPA recognised");
+                 "[insert_kv_cache] flash_attention_1 (flash_attention, model.layers.1.self_attn): its mask is not "
+                 "causality and a window alone: %odder adds 0.25 or -inf; a key is seen by 0 and hidden by -10000 or "
+                 "less");
 }
 
 TEST(InsertKvCache, RefusesPackedSequences) {

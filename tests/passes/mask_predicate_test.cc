@@ -95,6 +95,204 @@ TEST_F(MaskTest, Constants) {
   EXPECT_EQ(constant([](int, int) { return false; }).kind, Kind::kUnknown);
 }
 
+// Numbers by the triangle, and what is computed of them.
+class TriangleTest : public MaskTest {
+ protected:
+  Value* triangle(double low, double high) { return where(le(keys_, queries_), b_.scalar(low), b_.scalar(high)); }
+  Value* is(Value* x, double number) { return b_("equal", {x, b_.scalar(number)}); }
+  Value* flip(Value* x) { return b_("logical_not", {x}); }
+  Value* cast(Value* x, const char* dtype) { return b_("cast", {x}, {{"dtype", std::string(dtype)}}); }
+  Value* hidden_where(Value* c, double fill = -kInf) { return where(c, b_.scalar(fill), seen()); }
+  Value* seen_where(Value* c) { return where(c, seen(), blocked()); }
+  Value* upper() { return b_("sub", {b_.scalar(1), triangle(1, 0)}); }  // 1 above the diagonal
+};
+
+TEST_F(TriangleTest, ComparedWithNumbers) {
+  Value* lower = triangle(1, 0);
+  expect(hidden_where(is(lower, 0)), Kind::kCausal);
+  expect(seen_where(is(lower, 1)), Kind::kCausal);
+  expect(seen_where(flip(is(lower, 0))), Kind::kCausal);
+  expect(hidden_where(b_("less", {lower, b_.scalar(1)})), Kind::kCausal);
+  expect(hidden_where(b_("less_equal", {lower, b_.scalar(0.5)})), Kind::kCausal);
+  expect(hidden_where(b_("less", {b_.scalar(0), upper()})), Kind::kCausal);
+  expect(seen_where(cast(lower, "bool")), Kind::kCausal);
+  expect(hidden_where(flip(cast(lower, "bool"))), Kind::kCausal);
+  expect(hidden_where(is(cast(cast(cast(lower, "u8"), "i64"), "f32"), 0)), Kind::kCausal);
+  expect(seen_where(is(triangle(2, 5), 2)), Kind::kCausal);
+  expect(seen_where(is(triangle(2, 5), 3)), Kind::kUnknown);    // hides all
+  expect(hidden_where(is(triangle(2, 0), 1)), Kind::kFull);     // and nothing
+  expect(hidden_where(is(triangle(2, 0), 2)), Kind::kUnknown);  // and what should be seen
+}
+
+TEST_F(TriangleTest, MadeAMaskByArithmetic) {
+  expect(b_("mul", {upper(), b_.scalar(-1e9)}), Kind::kCausal);
+  expect(b_("mul", {b_.scalar(-1e4), upper()}), Kind::kCausal);
+  expect(b_("neg", {b_("mul", {upper(), b_.scalar(1e9)})}), Kind::kCausal);
+  expect(b_("log", {triangle(1, 0)}), Kind::kCausal);
+  expect(b_("mul", {b_("sub", {triangle(1, 0), b_.scalar(1)}), b_.scalar(3e38)}), Kind::kCausal);
+  expect(b_("div", {b_("sub", {triangle(1, 0), b_.scalar(1)}), b_.scalar(1e-9)}), Kind::kCausal);
+  expect(b_("add", {triangle(0, -1e9), triangle(0, -1e4)}), Kind::kCausal);
+  expect(b_("mul", {b_("add", {triangle(0, -1e9), triangle(0, -1e5)}), b_.scalar(0.125)}), Kind::kCausal);
+  expect(where(is(triangle(1, 0), 0), b_.scalar(-1e9), triangle(0, -kInf)), Kind::kCausal);
+  expect(where(is(triangle(1, 0), 1), seen(), where(is(triangle(1, 0), 0), blocked(), triangle(1, 0))), Kind::kCausal);
+  Value* recent = where(le(b_("sub", {queries_, integer(3)}), keys_), b_.scalar(1), b_.scalar(0));
+  Value* band = b_("mul", {triangle(1, 0), recent});
+  expect(hidden_where(is(band, 0)), Kind::kWindow, 4);
+  expect(b_("mul", {b_("sub", {b_.scalar(1), band}), b_.scalar(-1e9)}), Kind::kWindow, 4);
+  expect(hidden_where(flip(cast(b_("minimum", {cast(triangle(1, 0), "i32"), cast(recent, "i32")}), "bool"))),
+         Kind::kWindow, 4);
+  Value* old = b_("logical_or", {is(triangle(1, 0), 0), is(recent, 0)});
+  expect(hidden_where(old), Kind::kWindow, 4);
+}
+
+TEST_F(TriangleTest, MadeNoMaskByArithmetic) {
+  expect(b_("mul", {upper(), b_.scalar(-kInf)}), Kind::kUnknown);        // 0 * -inf
+  expect(b_("mul", {upper(), b_.scalar(-100)}), Kind::kUnknown);         // too little
+  expect(b_("mul", {upper(), b_.scalar(1e9)}), Kind::kUnknown);          // the wrong sign
+  expect(b_("mul", {triangle(1, 0), b_.scalar(-1e9)}), Kind::kUnknown);  // the wrong side
+  expect(triangle(1, -1e9), Kind::kUnknown);
+  expect(b_("add", {triangle(0, -1e9), b_.scalar(1)}), Kind::kUnknown);
+  expect(b_("add", {triangle(0, -1e9), triangle(0, 1e9)}), Kind::kFull);
+  expect(b_("add", {triangle(0, -1e9), where(le(queries_, keys_), seen(), b_.scalar(1e9))}), Kind::kUnknown);
+  expect(b_("mul", {triangle(0, -1e9), b_.scalar(1e-6)}), Kind::kUnknown);
+  expect(b_("logical_and", {is(triangle(1, 0), 0), is(triangle(1, 0), 1)}), Kind::kUnknown);
+}
+
+TEST_F(TriangleTest, FillsAsLowAsScoresAreNot) {
+  for (const double fill : {-1e4, -65504.0, -1e9, -3.4e38, -kInf}) {
+    Value* mask = hidden_where(is(triangle(1, 0), 0), fill);
+    expect(mask, Kind::kCausal);
+    EXPECT_EQ(analyse_mask(mask, t_, t_).infinite, fill == -kInf);
+    expect(cast(mask, "f16"), Kind::kCausal);
+    EXPECT_EQ(analyse_mask(cast(mask, "f16"), t_, t_).infinite, fill < -65504) << "f16 has no other number for it";
+  }
+  for (const double fill : {0.0, -1.0, -100.0, -9999.0, 1e9, kInf}) {
+    expect(hidden_where(is(triangle(1, 0), 0), fill), fill == 0 ? Kind::kFull : Kind::kUnknown);
+  }
+}
+
+TEST_F(TriangleTest, SaysWhyItIsUnknown) {
+  const auto why = [&](Value* mask) { return analyse_mask(mask, t_, t_).why; };
+  expect(graph_.add_input("given", {DType::kF32, {t_, t_}, nullptr}), Kind::kUnknown);
+  EXPECT_EQ(why(graph_.inputs()[0]), "input %given may hold anything");
+  EXPECT_NE(why(triangle(0, -100)).find("adds 0 or -100; a key is seen by 0 and hidden by -10000 or less"),
+            std::string::npos);
+  EXPECT_EQ(why(seen_where(le(keys_, b_("add", {queries_, integer(1)})))),
+            "a query at position p sees the keys from 0 to p + 1, not up to p");
+  EXPECT_EQ(why(seen_where(le(queries_, keys_))),
+            "a query at position p sees the keys from p to the last, not up to p");
+  EXPECT_NE(why(seen_where(is(triangle(2, 0), 1))).find("hides every key"), std::string::npos);
+}
+
+// A square of numbers by q - k, as a constant of each type.
+class BandTest : public TriangleTest {
+ protected:
+  template <class T, class Number>
+  Value* constant(DType dtype, std::vector<int64_t> shape, Number number) {
+    std::vector<std::byte> bytes;
+    for (int q = 0; q < 6; ++q) {
+      for (int k = 0; k < 6; ++k) {
+        const T element = static_cast<T>(number(q, k));
+        const auto* begin = reinterpret_cast<const std::byte*>(&element);
+        bytes.insert(bytes.end(), begin, begin + sizeof(T));
+      }
+    }
+    return b_.constant(
+        Constant::from_storage("table", dtype, nullptr, std::move(shape), storage_from_bytes(std::move(bytes)), 0));
+  }
+  // Its first n rows and columns, n < 6 unknown.
+  Value* part(Value* x, int64_t rows_from = 0) {
+    const int64_t rank = x->rank();
+    x = b_("slice", {x}, {{"axis", rank - 2}, {"bounds", Shape{rows_from, n_ + Dim(rows_from)}}});
+    return b_("slice", {x}, {{"axis", rank - 1}, {"bounds", Shape{0, n_}}});
+  }
+  void expect_part(Value* mask, Kind kind, int64_t window = 0) {
+    const MaskPredicate found = analyse_mask(mask, n_, n_);
+    EXPECT_EQ(found.kind, kind) << found.why;
+    EXPECT_EQ(found.window, window);
+  }
+  Dim n_ = Dim::symbol("N", 1, 4);
+};
+
+int lower(int q, int k) { return k <= q ? 1 : 0; }
+
+TEST_F(BandTest, OfEveryType) {
+  const std::vector<Value*> triangles = {
+      constant<float>(DType::kF32, {6, 6}, lower),       constant<double>(DType::kF64, {1, 6, 6}, lower),
+      constant<int32_t>(DType::kI32, {6, 6}, lower),     constant<int64_t>(DType::kI64, {1, 1, 6, 6}, lower),
+      constant<uint8_t>(DType::kBool, {1, 6, 6}, lower), constant<uint8_t>(DType::kU8, {6, 6}, lower),
+      constant<int8_t>(DType::kI8, {6, 6}, lower)};
+  for (Value* table : triangles) {
+    SCOPED_TRACE(table->type().str());
+    expect_part(hidden_where(flip(cast(part(table), "bool"))), Kind::kCausal);
+    expect_part(seen_where(cast(part(table), "bool")), Kind::kCausal);
+    expect_part(hidden_where(is(cast(part(table), "f32"), 0)), Kind::kCausal);
+    expect_part(seen_where(cast(part(table, 1), "bool")), Kind::kUnknown);  // sees one ahead
+  }
+}
+
+TEST_F(BandTest, OfAnyTwoNumbers) {
+  const auto additive = [](double fill, auto visible) {
+    return [=](int q, int k) { return visible(q, k) ? 0.0 : fill; };
+  };
+  const auto causal = [](int q, int k) { return k <= q; };
+  const auto window = [](int q, int k) { return k <= q && q - k < 3; };
+  for (const double fill : {-kInf, -1e9, -1e4}) {
+    expect_part(part(constant<float>(DType::kF32, {6, 6}, additive(fill, causal))), Kind::kCausal);
+    expect_part(part(constant<double>(DType::kF64, {1, 1, 6, 6}, additive(fill, window))), Kind::kWindow, 3);
+  }
+  const double lowest = std::numeric_limits<double>::lowest();
+  const MaskPredicate found = analyse_mask(constant<double>(DType::kF64, {6, 6}, additive(lowest, causal)), 6, 6);
+  EXPECT_EQ(found.kind, Kind::kCausal);
+  EXPECT_FALSE(found.infinite);
+  Value* far = constant<float>(DType::kF32, {6, 6}, [](int q, int k) { return q - k < 3 ? 7.0 : 3.0; });
+  Value* recent = seen_where(is(part(far), 7));
+  Value* past = part(constant<float>(DType::kF32, {6, 6}, additive(-kInf, causal)));
+  expect_part(b_("add", {recent, past}), Kind::kWindow, 3);
+}
+
+TEST_F(BandTest, NearMisses) {
+  const auto mask = [&](auto visible) {
+    Value* table = constant<float>(DType::kF32, {6, 6}, [=](int q, int k) { return visible(q, k) ? 0.0 : -kInf; });
+    return part(table);
+  };
+  expect_part(mask([](int q, int k) { return k <= q + 1; }), Kind::kUnknown);
+  expect_part(mask([](int q, int k) { return k < q; }), Kind::kUnknown);
+  expect_part(mask([](int q, int k) { return k <= q && !(q == 4 && k == 2); }), Kind::kUnknown);
+  expect_part(mask([](int q, int k) { return k <= q && k != q - 2; }), Kind::kUnknown);
+  expect_part(mask([](int q, int k) { return k <= 3 - q; }), Kind::kUnknown);
+  Value* three = constant<float>(DType::kF32, {6, 6}, [](int q, int k) { return k <= q ? 0.0 : -1e9 * (k - q); });
+  expect_part(part(three), Kind::kUnknown);
+  Value* nan = constant<float>(DType::kF32, {6, 6}, [](int q, int k) { return k <= q ? 0.0 : 0.0 / 0.0; });
+  expect_part(part(nan), Kind::kUnknown);
+  // One row of a triangle for all queries.
+  Value* row = b_("slice", {constant<float>(DType::kF32, {6, 6}, [](int q, int k) { return k <= q ? 0.0 : -kInf; })},
+                  {{"axis", int64_t{0}}, {"bounds", Shape{0, 1}}});
+  EXPECT_EQ(analyse_mask(row, 6, 6).kind, Kind::kUnknown);
+  Value* shown = constant<float>(DType::kF32, {6, 6}, [](int, int) { return 0.0; });
+  EXPECT_EQ(analyse_mask(b_("add", {row, shown}), 6, 6).kind, Kind::kUnknown);
+}
+
+// Rows of a table by position, and positions held as a constant.
+TEST_F(BandTest, TakenByPositions) {
+  Value* table = constant<float>(DType::kF32, {6, 6}, [](int q, int k) { return k <= q ? 0.0 : -kInf; });
+  Value* positions = b_("iota", {}, {{"shape", Shape{n_}}});
+  Value* rows = b_("embedding", {positions, table});
+  const auto columns = [&](Value* x) { return b_("slice", {x}, {{"axis", int64_t{1}}, {"bounds", Shape{0, n_}}}); };
+  expect_part(columns(rows), Kind::kCausal);
+  Value* later = b_("embedding", {b_("add", {positions, integer(1)}), table});
+  expect_part(columns(later), Kind::kUnknown);
+  const std::vector<int32_t> counted = {0, 1, 2, 3, 4, 5};
+  const auto held = [&](std::vector<int32_t> numbers) {
+    Value* all = b_.constant(Constant::from_i32("places", {1, 6}, numbers));
+    return b_("slice", {all}, {{"axis", int64_t{1}}, {"bounds", Shape{0, n_}}});
+  };
+  const auto past = [&](Value* places) { return seen_where(le(places, b_.transpose(places, {1, 0}))); };
+  expect_part(past(held({0, 1, 2, 3, 4, 5})), Kind::kCausal);
+  expect_part(past(held({7, 10, 13, 16, 19, 22})), Kind::kCausal);
+  expect_part(past(held({0, 1, 2, 3, 5, 5})), Kind::kUnknown);
+}
+
 // Scores [B, 1, T, T] of sequences that lie one behind the other in a row.
 class PackedMaskTest : public MaskTest {
  protected:

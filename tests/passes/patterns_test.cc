@@ -212,10 +212,13 @@ TEST(Sdpa, ViewsCancelInCanonicalForm) {
   test::expect_same_numbers(*before, *graph);
 }
 
-// An unknown mask stays an input, on its own axes or merged over the heads.
+// An unknown mask stays an input, on its own axes, or merged over the heads, of which it may have some axes.
 TEST(Sdpa, KeepsAnUnknownMask) {
-  for (const Shape& shape : {Shape{Dim::symbol("T"), Dim::symbol("T")}, Shape{2, 2, Dim::symbol("T"), Dim::symbol("T")},
-                             Shape{Dim::symbol("B"), 1, 1, Dim::symbol("T"), Dim::symbol("T")}}) {
+  for (const Shape& shape :
+       {Shape{Dim::symbol("T"), Dim::symbol("T")}, Shape{2, 2, Dim::symbol("T"), Dim::symbol("T")},
+        Shape{2, 1, Dim::symbol("T"), Dim::symbol("T")}, Shape{1, 2, Dim::symbol("T"), Dim::symbol("T")},
+        Shape{Dim::symbol("B"), 1, 2, Dim::symbol("T"), Dim::symbol("T")},
+        Shape{Dim::symbol("B"), 1, 1, Dim::symbol("T"), Dim::symbol("T")}}) {
     auto graph = tiny_llama(one_layer());
     Value* mask = graph->add_input("given", {DType::kF32, shape, nullptr});
     graph->set_input(find(*graph, "l0.masked"), 1, mask);
@@ -277,7 +280,7 @@ TEST(Sdpa, LeavesOnlyPackedSequencesToTheMask) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const bool flat : {false, true}) {
     for (const bool padded : {false, true}) {
-      for (const double blocked : {-kInf, -3e38}) {
+      for (const double blocked : {-kInf, -3e38, -1e9, -1e4}) {
         auto graph = packed(blocked, padded, flat);
         const auto before = graph->clone();
         EXPECT_EQ(apply(*graph, "SDPA").patterns[0].matches, 1);

@@ -7,8 +7,7 @@
 
 namespace atb {
 
-// offset + sum coefficients[a] * index[a] over the axes of a value. Unit axes have coefficient 0 or any other: their
-// index is 0.
+// offset + sum coefficients[a] * index[a] over the axes of a value.
 struct Affine {
   std::vector<double> coefficients;
   double offset = 0;
@@ -18,6 +17,7 @@ struct Affine {
   bool integral() const;        // coefficients and offset are integers
   bool never_negative() const;  // proven for all indices >= 0
   bool depends_on(size_t axis) const { return coefficients[axis] != 0; }
+  friend bool operator==(const Affine&, const Affine&) = default;
 };
 
 Affine constant_form(size_t rank, double number);

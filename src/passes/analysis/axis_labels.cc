@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "passes/analysis/mask_predicate.h"
+#include "passes/engine/matcher.h"
 
 namespace atb {
 namespace {
@@ -123,10 +124,27 @@ Labels combine_residual(const Context& c) {
   return c.labels(0);
 }
 
+// What stopped SDPA from fusing the attention that begins with these scores: " (..)", or nothing where that is not
+// known.
+std::string why_not_fused(const Node& scores) {
+  const Value* at = scores.output();
+  for (int i = 0; i < 16 && at->uses().size() == 1; ++i) {
+    Node* reader = at->uses()[0].node;
+    if (reader->is("matmul")) {
+      const MatchResult result = match_pattern(*PatternRegistry::instance().find("SDPA"), reader);
+      const MatchFailure& miss = result.failure;
+      if (result.match) return "";
+      return " (" + miss.node + ": " + miss.constraint + ", found " + miss.actual + ", needs " + miss.expected + ")";
+    }
+    at = reader->output(0);
+  }
+  return "";
+}
+
 Labels matmul(const Context& c) {
   const Labels& a = c.labels(0);
   if (!only_features(c.labels(1))) {
-    refuse_cache(c.node, "multiplies tokens by tokens; attention must be fused by SDPA first");
+    refuse_cache(c.node, "multiplies tokens by tokens; attention must be fused by SDPA first" + why_not_fused(c.node));
   }
   if (a.back() != Axis::kFeature) refuse_cache(c.node, "sums over the token axis");
   if (c.labels(1).size() != 2) refuse_cache(c.node, "a right factor of more than two axes");

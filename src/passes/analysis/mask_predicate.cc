@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <sstream>
 
 #include "passes/analysis/index_forms.h"
 #include "passes/analysis/packed_form.h"
@@ -51,6 +52,24 @@ MaskPredicate unknown(std::string why) {
   return result;
 }
 
+// "p + 1", "p", "p - 3"
+std::string place(double distance) {
+  const auto whole = static_cast<int64_t>(std::abs(distance));
+  return whole == 0 ? "p" : (distance < 0 ? "p - " : "p + ") + std::to_string(whole);
+}
+
+// Why a form is no mask: the numbers that it has instead.
+std::string what_else(const Form& form, const Value& mask) {
+  const std::optional<Choice> choice = as_choice(form);
+  if (!choice) return "%" + mask.name() + " holds more than 0 for keys that are seen and one number for the others";
+  const auto [low, high] = std::minmax(choice->yes, choice->no);
+  if (high == 0 && low <= kHidden) return "%" + mask.name() + " hides keys by several conditions at once";
+  std::ostringstream text;  // x + 0 is not -0
+  text << "%" << mask.name() << " adds " << choice->yes + 0.0 << " or " << choice->no + 0.0
+       << "; a key is seen by 0 and hidden by " << kHidden << " or less";
+  return text.str();
+}
+
 MaskPredicate from_band(const Band& band) {
   MaskPredicate result;
   if (std::isinf(band.low) && std::isinf(band.high)) {
@@ -61,7 +80,8 @@ MaskPredicate from_band(const Band& band) {
     result.kind = Kind::kWindow;
     result.window = static_cast<int64_t>(band.high) + 1;
   } else {
-    return unknown("keys other than a window up to the query");
+    return unknown("a query at position p sees the keys from " + (std::isinf(band.high) ? "0" : place(-band.high)) +
+                   " to " + (std::isinf(band.low) ? "the last" : place(-band.low)) + ", not up to p");
   }
   return result;
 }
@@ -102,61 +122,24 @@ std::optional<Packing> packing_of(const Element& segment, const Value& mask) {
   return by_query ? std::optional(result) : std::nullopt;
 }
 
-// Reads a constant [..., T, S] mask. The band that its entries span must be exactly what it lets through.
-MaskPredicate read_constant(const Constant& mask) {
-  const std::vector<int64_t>& shape = mask.shape();
-  if (mask.absent() || shape.size() < 2) return unknown("constant @" + mask.name());
-  const int64_t queries = shape[shape.size() - 2];
-  const int64_t keys = shape[shape.size() - 1];
-  if (queries != keys || queries * keys > (int64_t{1} << 22) || mask.num_rows() != queries) {
-    return unknown("constant @" + mask.name());
-  }
-  const std::vector<float> data = mask.to_f32();
-  // An entry depends on p - s alone: one verdict a diagonal. Bands that reach the corner count as open.
-  std::vector<int> seen(static_cast<size_t>(2 * queries - 1), -1);  // index p - s + T - 1
-  bool infinite = true;
-  for (int64_t p = 0; p < queries; ++p) {
-    for (int64_t s = 0; s < keys; ++s) {
-      const float entry = data[static_cast<size_t>(p * keys + s)];
-      if (entry != 0.0F && !(static_cast<double>(entry) <= kBlocked)) return unknown("values other than 0 and -inf");
-      infinite = infinite && (entry == 0.0F || std::isinf(entry));
-      int& verdict = seen[static_cast<size_t>(p - s + queries - 1)];
-      const int now = entry == 0.0F ? 1 : 0;
-      if (verdict >= 0 && verdict != now) return unknown("constant @" + mask.name() + " is no band");
-      verdict = now;
-    }
-  }
-  const auto first = std::find(seen.begin(), seen.end(), 1);
-  const auto last = std::find(first, seen.end(), 0);
-  if (first == seen.end() || std::find(last, seen.end(), 1) != seen.end()) {
-    return unknown("constant @" + mask.name() + " is no band");
-  }
-  Band band;
-  if (first != seen.begin()) band.low = static_cast<double>(first - seen.begin()) - static_cast<double>(queries - 1);
-  if (last != seen.end()) band.high = static_cast<double>(last - seen.begin()) - static_cast<double>(queries);
-  MaskPredicate result = from_band(band);
-  result.infinite = infinite;
-  return result;
-}
-
 }  // namespace
 
 MaskPredicate analyse_mask(const Value* mask, const Dim& queries, const Dim& keys) {
   if (equal(queries, keys) != Tri::kYes) {
     return unknown("queries [" + queries.str() + "] are not the keys [" + keys.str() + "]");
   }
-  if (mask->is_constant() && num_elements(mask->shape()) != Dim(1)) return read_constant(*mask->constant());
   IndexForms forms;
   const std::optional<Form> form = forms.evaluate(mask);
   if (!form) return unknown(forms.why());
   const std::optional<Mask> seen = as_mask(*form);
-  if (!seen) return unknown("%" + mask->name() + " is no mask of 0 and -inf");
+  if (!seen) return unknown(what_else(*form, *mask));
+  if (seen->seen.never()) return unknown("%" + mask->name() + " hides every key");
   const std::optional<PackedForm> packed = packed_form(seen->seen, forms);
   if (!packed) return unknown("%" + mask->name() + " compares what numbers no packed sequences");
   const std::optional<Band> band = band_of(packed->at_most_zero);
   if (!band) return unknown("%" + mask->name() + " depends on more than query minus key position");
   MaskPredicate result = from_band(*band);
-  result.infinite = seen->infinite;
+  result.infinite = seen->infinite();
   for (const Read& read : seen->seen.reads) {
     const std::optional<KeyPadding> padding = padding_of(read, static_cast<size_t>(mask->rank()), keys);
     if (!padding) return unknown("%" + read.source->name() + " is read by more than batch and key position");
@@ -176,12 +159,16 @@ bool MaskPredicate::by_batch() const {
 }
 
 std::string why_not_cached(const Value* mask) {
-  const std::string none = "its mask is no predicate of query and key position that SDPA recognised";
-  if (mask->rank() < 2) return none;
+  const std::string what = "its mask is not causality and a window alone";
+  if (mask->rank() < 2) return what;
   const MaskPredicate seen = analyse_mask(mask, mask->dim(-1), mask->dim(-1));
-  if (seen.packing.empty()) return none;
-  return "its mask keeps packed sequences apart (%" + seen.packing[0].segments->name() +
-         "); a row of a cache is one sequence, so give each a row of its own";
+  if (seen.kind == MaskPredicate::Kind::kUnknown) return what + ": " + seen.why;
+  if (!seen.packing.empty()) {
+    return "its mask keeps packed sequences apart (%" + seen.packing[0].segments->name() +
+           "); a row of a cache is one sequence, so give each a row of its own";
+  }
+  if (seen.padding.empty()) return what;
+  return what + ": it also reads %" + seen.padding[0].present->name() + ", which is no attention_mask of the model";
 }
 
 }  // namespace atb

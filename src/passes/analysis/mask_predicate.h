@@ -36,8 +36,8 @@ struct MaskPredicate {
   std::vector<KeyPadding> padding;
   // ... and of the same sequence as p by all of these.
   std::vector<Packing> packing;
-  // Hidden keys have exactly -inf, so a row that sees none gives 0; otherwise a huge finite number, and such a row
-  // gives the mean of all values.
+  // Hidden keys have exactly -inf, so a row that sees none gives 0; otherwise finite numbers, and such a row gives a
+  // mean of all values. Causal rows see themselves; it matters beside padding.
   bool infinite = false;
   std::string why;
 
@@ -46,9 +46,9 @@ struct MaskPredicate {
   bool causal() const { return kind == Kind::kCausal || kind == Kind::kWindow; }
 };
 
-// Reduces an additive mask (0 where a key is seen, -inf or below -1e30 where not) that broadcasts to scores
-// [B, ..., T, S] with T = S. This is a proof (passes/analysis/index_forms.h): anything else is unknown. A constant mask
-// is read.
+// Reduces an additive mask (0 where a key is seen, -inf or at most kHidden where not) that broadcasts to scores
+// [B, ..., T, S] with T = S. This is a proof (passes/analysis/index_forms.h), but for what kHidden takes scores to be
+// (passes/analysis/forms.h): anything else is unknown. A constant mask is read.
 //
 // Packed sequences may count positions anew: where P counts up by 1 from one position to the next within each sequence,
 // as it does if the segments are cumsum(P[t] - P[t - 1] != 1), conditions on P are conditions on positions.

@@ -9,13 +9,8 @@
 namespace atb {
 namespace {
 
-bool same(const Affine& a, const Affine& b) { return a.coefficients == b.coefficients && a.offset == b.offset; }
-
 // The same element, but for what is added to it.
-bool same(const Element& a, const Element& b) {
-  return a.source == b.source && std::equal(a.at.begin(), a.at.end(), b.at.begin(), b.at.end(),
-                                            [](const Affine& x, const Affine& y) { return same(x, y); });
-}
+bool same(const Element& a, const Element& b) { return a.source == b.source && a.at == b.at; }
 
 // The element of a query as that of the key at the same place.
 Element at_key(const Element& of_query) {

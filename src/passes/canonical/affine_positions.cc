@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normal form: integers that are affine in one index are iota, times and plus a constant, in the shape they have.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -57,6 +58,11 @@ bool is_already(const Value* value, const Wanted& wanted) {
   return wanted.factor != 0 || (value->is_constant() && num_elements(value->shape()) == Dim(1));
 }
 
+bool of_constants(const Node& node) {
+  const auto& inputs = node.inputs();
+  return std::all_of(inputs.begin(), inputs.end(), [](const Value* input) { return input->is_constant(); });
+}
+
 Value* build(Rewriter& rewriter, const Value& value, const Wanted& wanted) {
   const DType dtype = value.type().dtype;
   const auto number = [&](double n, DType type) { return rewriter.constant(scalar_constant(type, n)); };
@@ -88,6 +94,7 @@ bool affine_positions(const Node& node, Rewriter& rewriter) {
   if (!form || !form->integral()) return false;
   const std::optional<Wanted> wanted = wanted_form(value, *form);
   if (!wanted || is_already(&value, *wanted)) return false;
+  if (wanted->factor != 0 && of_constants(node)) return false;  // is folded
   rewriter.replace(node.output(), build(rewriter, value, *wanted));
   return true;
 }

@@ -92,10 +92,16 @@ bool silu_chain(const Node& node, Rewriter& rewriter);
 bool relu_chain(const Node& node, Rewriter& rewriter);
 // x / 2 * (1 + erf(..)), x / 2 * (1 + tanh(..)) -> gelu(x), each of its own kind.
 bool gelu_chain(const Node& node, Rewriter& rewriter);
-// softmax(where(c, x, -inf)) -> softmax(add(x, where(c, 0, -inf))), and with the branches the other way round, and for
-// any fill of -1e30 or less: masks are added. Equal for |x| < 1e20; where x is +inf or NaN under the mask, the sum is
-// NaN.
+// softmax(where(c, x, fill)) -> softmax(add(x, where(c, 0, fill))), with the branches the other way round, through
+// several fills, and beside a mask m that is added to x already: add(x, where(c, m, fill)). For -inf and any fill of
+// kHidden or less (passes/analysis/forms.h says what that supposes); finite ones become so low that rows of hidden keys
+// alone stay uniform, which f16 has no number for. Where x is +inf or NaN under the mask, the sum is NaN.
 bool masked_fill(const Node& node, Rewriter& rewriter);
+// c * where(.., x, fill) -> where(.., c * x, c * fill); c * (x + m) -> c * x + c * m for a mask m: scale first, as SDPA
+// does. For c > 0 that leaves hidden what is.
+bool scale_below_mask(const Node& node, Rewriter& rewriter);
+// softmax(scores - m) -> softmax(scores + neg(m)) where that is a mask.
+bool subtracted_mask(const Node& node, Rewriter& rewriter);
 
 // --- Positions and attention
 

@@ -63,6 +63,8 @@ const std::vector<NormalForm>& local_forms() {
       {layer_norm_chain, {"rms_norm"}},
       {norm_bias, {"add"}},
       {masked_fill, {"where"}},
+      {scale_below_mask, {"mul", "div"}},
+      {subtracted_mask, {"sub"}},
       {leading_rows, {"slice"}},
       {raise_rotary, {"add", "concat", "reshape"}},
       {embedding_of_broadcast, {"embedding"}},

@@ -7,7 +7,9 @@
 // of the graph in canonical form.
 #include <cmath>
 #include <limits>
+#include <sstream>
 
+#include "passes/analysis/forms.h"
 #include "passes/analysis/mask_predicate.h"
 #include "passes/analysis/scalar.h"
 #include "passes/engine/matcher.h"
@@ -123,6 +125,26 @@ std::optional<Mismatch> check_cap(const Match& m) {
   return Mismatch{m.value("capped")->producer(), std::to_string(factor(m, "capped", "cap")), "a cap above 0"};
 }
 
+// Canonical form adds masks, but for fills that are none; what else `where` does to scores stays as it is.
+std::optional<Mismatch> check_fill(const Match& m) {
+  if (!m.has("filled")) return std::nullopt;
+  const Node* where = m.node("filled");
+  std::optional<double> fill;
+  for (const size_t branch : {2, 1}) {
+    if (const std::optional<double> number = scalar_value(where->input(branch))) fill = number;
+  }
+  std::ostringstream found;
+  std::ostringstream needs;
+  needs << "-inf or one number of " << kHidden << " or less in the place of scores";
+  if (!fill) {
+    found << "where() between computed values";
+  } else {
+    found << "a fill of " << *fill;
+    if (*fill <= kHidden) found << " in " << dtype_name(where->output()->type().dtype) << " or beside another one";
+  }
+  return Mismatch{where, found.str(), needs.str()};
+}
+
 // Neither scale nor mask may widen the scores.
 std::optional<Mismatch> check_mask(const Match& m) {
   const Value* softmax = m.value("softmax");
@@ -151,8 +173,11 @@ Value* mask_on_heads(Rewriter& rewriter, Value* mask, const Value* scores, const
   shape.insert(shape.begin(), rank - shape.size(), Dim(1));
   Dim heads = 1;
   for (size_t i = 1; i + 2 < rank; ++i) heads = heads * shape[i];
-  if (!(heads == Dim(1)) && !(heads == q_heads)) {
-    throw_error(Code::kUnsupported, "mask ", to_string(mask->shape()), " over some axes of the heads");
+  if (!(heads == Dim(1)) && !(heads == q_heads)) {  // over some axes of the heads: over all
+    mask = rewriter.reshape(mask, shape);
+    for (size_t i = 1; i + 2 < rank; ++i) shape[i] = scores->shape()[i];
+    mask = rewriter.value("broadcast", {mask}, {{"shape", shape}});
+    heads = q_heads;
   }
   return rewriter.reshape(mask, {shape[0], heads, shape[rank - 2], shape[rank - 1]});
 }
@@ -241,9 +266,11 @@ void register_pattern_sdpa(PatternRegistry& registry) {
   const PatternId logits = p.one_of("logits", {capped, scaled});
   const PatternId add = p.commutative(p.op("add mask", {"add"}, {logits, p.any("mask")}));
   const PatternId add_again = p.commutative(p.op("add second mask", {"add"}, {add, p.any("second mask")}));
-  const PatternId masked = p.one_of("masked", {add_again, add, logits});
+  const PatternId filled = p.op("filled", {"where"}, {p.any("condition"), p.any("where true"), p.any("where false")});
+  const PatternId masked = p.one_of("masked", {add_again, add, logits, filled});
   const PatternId softmax = p.op("softmax", {"softmax"}, {masked});
   p.root(p.op("output", {"matmul"}, {softmax, p.any("v")}));
+  p.where("a mask", check_fill);
   p.where("shapes of q, k and v", check_shapes);
   p.where("types of q, k and v", check_types);
   p.where("softmax over keys", check_softmax_axis);
