@@ -127,6 +127,7 @@ Value* chosen(Sketch& sketch, Value* condition, double blocked) {
 double blocked_by(Sketch& sketch, std::string_view flaw) {
   if (flaw == "mask that only damps") return -2;
   if (sketch.random().chance(0.5)) return -std::numeric_limits<double>::infinity();
+  if (sketch.random().chance(0.3)) return -1e9;
   return sketch.random().chance(0.5) ? -1e38F : std::numeric_limits<float>::lowest();
 }
 
@@ -136,8 +137,6 @@ Value* explicit_mask(Sketch& sketch, const Value* scores) {
   for (size_t i = 0; i + 1 < shape.size(); ++i) {
     if (sketch.random().chance(0.5)) shape[i] = 1;
   }
-  // A mask over some axes of the heads is not taken: over all of them, or none.
-  if (shape.size() == 5 && (shape[1] == Dim(1)) != (shape[2] == Dim(1))) shape[1] = shape[2] = 1;
   const int64_t drop = scores->rank() > 2 && sketch.random().chance(0.3) ? scores->rank() - 2 : 0;
   shape.erase(shape.begin(), shape.begin() + drop);
   return sketch.input(DType::kF32, shape);
