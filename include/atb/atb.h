@@ -6,9 +6,12 @@
 //   for (atb::Progress p; p.finished == atb::FinishReason::kNone;) p = model->next(request);
 #pragma once
 
+#include "atb/array.h"
+#include "atb/block_plugin.h"
 #include "atb/error.h"
 #include "atb/generation.h"
 #include "atb/graph_op.h"
+#include "atb/kv_cache.h"
 #include "atb/language_model.h"
 #include "atb/log.h"
 #include "atb/platform.h"

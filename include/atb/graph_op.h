@@ -17,30 +17,12 @@
 #include <variant>
 #include <vector>
 
+#include "atb/array.h"
+#include "atb/block_plugin.h"
 #include "atb/export.h"
+#include "atb/kv_cache.h"
 
 namespace atb {
-
-enum class ElementType { kF32, kF16, kBF16, kI32, kI64, kBool };
-
-// A dense, row-major array that somebody else owns.
-struct ArrayView {
-  const void* data = nullptr;  // null: no array
-  ElementType type = ElementType::kF32;
-  std::vector<int64_t> shape{};
-};
-
-// A dense, row-major array of its own; it outlives the block that made it.
-struct Array {
-  std::shared_ptr<const void> data;
-  ElementType type = ElementType::kF32;
-  std::vector<int64_t> shape;
-
-  template <class T>
-  const T* as() const {
-    return static_cast<const T*>(data.get());
-  }
-};
 
 // One item: made by the functions of atb::items, or by hand for options that these leave at their defaults.
 struct GraphItem {
@@ -104,7 +86,8 @@ inline GraphItem custom(std::string name, std::string target) {
 }  // namespace items
 
 struct GraphOpOptions {
-  int threads = 0;  // 0: all available CPUs
+  int threads = 0;     // 0: all available CPUs
+  int64_t layer = -1;  // of a model, for the context of plugins; -1: the block's slot in the cache of a call
 };
 
 // A shape and a name; the first values are the application's matter.
@@ -113,15 +96,16 @@ struct GraphParameter {
   std::vector<int64_t> shape;
 };
 
-// Arguments of a call; those without data are not given.
+// Arguments of a call; those without data are not given. With a cache, keys are those in it and then the call's.
 struct GraphCall {
   ArrayView x;           // [batch, tokens, features], or token ids [batch, tokens]
   ArrayView key{};       // by default x
   ArrayView value{};     // by default x
   ArrayView residual{};  // by default x
-  ArrayView
-      attention_mask{};  // [batch, keys], [batch, tokens, keys] or [batch, heads, tokens, keys]: bools (seen) or floats
-  ArrayView positions{};  // i32 or i64, [tokens] or [batch, tokens]
+  // [batch, keys], [batch, tokens, keys] or [batch, heads, tokens, keys]: bools (seen) or floats (added)
+  ArrayView attention_mask{};
+  ArrayView positions{};        // i32 or i64, [tokens] or [batch, tokens]; by default on from what the cache holds
+  KvCache* kv_cache = nullptr;  // of attentions with the option kv_cache
 };
 
 // Several threads may call one block; calls wait for one another.
@@ -137,8 +121,17 @@ class ATB_API GraphOp {
   std::vector<GraphParameter> parameters(int64_t features) const;
   // Copies the values; a later call uses them. kNotFound for a name that the block has not.
   void set_parameter(const std::string& name, const ArrayView& values);
-  // kFailedPrecondition names a parameter that was not set, kInvalidArgument what does not fit.
+  // kFailedPrecondition names a parameter that was not set, kInvalidArgument what does not fit, kResourceExhausted a
+  // cache that is full. A call that throws leaves its cache as it was.
   Array operator()(const GraphCall& call);
+
+  // Where plugins may be registered: "pre_X" and "post_X", where X is an item's name (its index where it has none) or
+  // what it is: attention, norm, linear, activation, mlp, residual.
+  std::vector<std::string> plugin_points() const;
+  // Calls from now on run a plugin at a point, after those that were registered there before: at pre_X on the inputs of
+  // X and on its outputs, at post_X on the outputs. See docs/plugins.md. kInvalidArgument for a point that is none,
+  // listing all, or a plugin that would do nothing there.
+  PluginHandle register_plugin(const std::string& point, std::shared_ptr<Plugin> plugin);
 
   // The graph that ran last, after all fusions, as text; kFailedPrecondition before the first call.
   std::string graph_text() const;

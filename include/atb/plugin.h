@@ -11,8 +11,10 @@
 
 #include <stdint.h>
 
-// Version of this interface. A library made for another version is refused.
-#define ATB_PLUGIN_ABI 1
+// Version of this interface. A library made for a later version than ATB has is refused, and so are those before 1, the
+// oldest that it takes: a version only adds members behind those that were there. 2 added atb_call::context.
+#define ATB_PLUGIN_ABI 2
+#define ATB_PLUGIN_ABI_OLDEST 1
 
 // Element types. bf16 is the upper half of an f32; bool is one byte, 0 or 1.
 enum {
@@ -36,12 +38,25 @@ typedef struct atb_tensor {
   const int64_t* strides;
 } atb_tensor;
 
+// The call of a declared block that a plugin runs in. Later versions add members at the end, `size` tells which are
+// there.
+typedef struct atb_context {
+  int64_t size;              // bytes of this structure as ATB knows it
+  const char* point;         // as the plugin was registered: "pre_attention"
+  int64_t layer;             // of the model: as the block says, else its slot in the cache; -1: neither is known
+  int64_t batch;             // sequences
+  int64_t tokens;            // of the call, in each sequence
+  const int64_t* positions;  // [batch, tokens], dense: those of the call, else counted on from the cache's length
+  const int64_t* lengths;    // [batch]: keys in the cache and of the call, or those that a mask [batch, keys] shows
+} atb_context;
+
 // One call: outputs have their final shapes, and every element of them must be written.
 typedef struct atb_call {
   int32_t num_inputs;
   int32_t num_outputs;
   const atb_tensor* inputs;
   const atb_tensor* outputs;
+  const atb_context* context;  // since version 2. Null outside of plugins of blocks, and in supports() and units()
 } atb_call;
 
 // A kernel. Its functions may be called from several threads at once, and must not throw.

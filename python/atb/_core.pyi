@@ -247,9 +247,9 @@ class Block:
 
     def __init__(self, items: list[dict[str, Any]]) -> None: ...
 
-    def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: list[tuple[str, str, str, str]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]:
+    def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: list[tuple[str, str, str, str, bool, int]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]:
         """
-        For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested block that it is a point of. shapes: of parameters that have theirs; the first item that needs another one is named.
+        For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested block that it is a point of, whether the kernels are told of the call (atb_context), as which layer. shapes: of parameters that have theirs; the first item that needs another one is named.
         """
 
     @property
@@ -313,6 +313,11 @@ def operator_names() -> list[str]:
 
 def load_library(path: str) -> list[str]:
     """Loads kernels from a shared library (atb/plugin.h); their names."""
+
+def load_plugin(path: str, preprocess: str, postprocess: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """
+    Loads a library of kernels for blocks: those before and after an item at points pre_X and at points post_X.
+    """
 
 def explain_json(path_or_config: str, tokens: int, dtype: str) -> str: ...
 

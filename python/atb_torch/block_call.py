@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 from atb.errors import InvalidArgumentError
+from torch._subclasses.fake_tensor import FakeTensor
 
 from atb_torch.checks import check_tensor, plain
 from atb_torch.dtypes import NAMES
@@ -61,8 +62,12 @@ def take_call(
     residual: Any = None,
     attention_mask: Any = None,
     positions: Any = None,
+    past: int | None = None,
 ) -> BlockCall:
-    """The call that these arguments make. Raises `atb.InvalidArgumentError` for ranks and shapes that do not fit."""
+    """The call that these arguments make. Raises `atb.InvalidArgumentError` for ranks and shapes that do not fit.
+
+    past: tokens that the call's cache holds, which a mask is for too; None: there is no cache.
+    """
     given = {"x": x, "key": key, "value": value, "residual": residual}
     given |= {"attention_mask": attention_mask, "positions": positions}
     for name, tensor in given.items():
@@ -84,10 +89,15 @@ def take_call(
             wrong_call(f"residual is {list(residual.shape)}; expected [{batch}, {tokens}, features]")
         call.add("residual", residual, ("B", "T", residual.shape[2]))
     if attention_mask is not None:
-        _add_mask(call, attention_mask, batch, tokens, key_length)
+        _add_mask(call, attention_mask, key_length, past)
     if positions is not None:
         _add_positions(call, positions, batch, tokens)
     return call
+
+
+def is_traced(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether a call is only looked at: by export, or on tensors without data."""
+    return torch.compiler.is_exporting() or any(isinstance(tensor, FakeTensor) for tensor in tensors)
 
 
 def _check(name: str, tensor: Any) -> None:
@@ -116,7 +126,10 @@ def _add_keys(call: BlockCall, x: torch.Tensor, key: Any, value: Any) -> int:
     return length
 
 
-def _add_mask(call: BlockCall, mask: torch.Tensor, batch: int, tokens: int, keys: int) -> None:
+def _add_mask(call: BlockCall, mask: torch.Tensor, own: int, past: int | None) -> None:
+    """own: keys of the call; with `past` of them in a cache before, S stands for all."""
+    batch, tokens = call.tensors[0].shape[:2]
+    keys = own + (past or 0)
     if not mask.is_floating_point():
         mask = mask != 0
     wanted = {
@@ -126,13 +139,21 @@ def _add_mask(call: BlockCall, mask: torch.Tensor, batch: int, tokens: int, keys
     }
     names: dict[int, tuple[Any, ...]] = {2: ("B", "S"), 3: ("B", "T", "S"), 4: ("B", 0, "T", "S")}
     expected = f"[{batch}, {keys}] (batch, keys), [{batch}, {tokens}, {keys}] or [{batch}, heads, {tokens}, {keys}]"
+    if past is not None:
+        expected += f": {keys} keys are the {past} in the cache and the call's {own}"
     if mask.dim() not in wanted:
         wrong_call(f"attention_mask is {list(mask.shape)}; expected {expected}")
+    unknown = past is not None and is_traced([mask])  # what a cache holds is another number at each call
+    if past is not None and not unknown and mask.shape[-1] == 1:
+        mask = mask.expand(*mask.shape[:-1], keys)
     dims: list[int | str] = []
     for extent, full, name in zip(mask.shape, wanted[mask.dim()], names[mask.dim()], strict=True):
+        if unknown and name == "S":
+            dims.append("S")
+            continue
         if extent not in (1, full):
             wrong_call(f"attention_mask is {list(mask.shape)}; expected {expected}")
-        symbol = "T" if name == "S" and keys == tokens else name
+        symbol = "T" if name == "S" and past is None and own == tokens else name
         dims.append(symbol if isinstance(symbol, str) and extent == full else extent)
     call.add("attention_mask", mask, tuple(dims))
 

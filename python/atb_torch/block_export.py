@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import atb
 import torch
 from atb import _core
-from torch._subclasses.fake_tensor import FakeTensor
 
 from atb_torch.dtypes import TORCH
 from atb_torch.errors import unsupported
@@ -89,11 +88,6 @@ def watch_caches() -> Iterator[list[tuple[GraphOp, KVCache]]]:
         yield _state.seen
     finally:
         _state.seen = before
-
-
-def is_traced(call: BlockCall) -> bool:
-    """Whether a call is only looked at: by export, or on tensors without data."""
-    return torch.compiler.is_exporting() or any(isinstance(tensor, FakeTensor) for tensor in call.tensors)
 
 
 def trace(block: GraphOp, call: BlockCall, dtype: str, kv_cache: KVCache | None = None) -> torch.Tensor:

@@ -16,8 +16,8 @@ from atb import Profile, _core, profiled
 from atb.errors import FailedPreconditionError, InvalidArgumentError
 from torch import nn
 
-from atb_torch.block_call import BlockCall, take_call, wrong_call, wrong_inputs
-from atb_torch.block_export import ignores_caches, is_traced, trace
+from atb_torch.block_call import BlockCall, is_traced, take_call, wrong_call, wrong_inputs
+from atb_torch.block_export import ignores_caches, trace
 from atb_torch.block_parameters import (
     Declared,
     declare,
@@ -35,12 +35,14 @@ from atb_torch.items import Item
 from atb_torch.kv_cache import KVCache
 from atb_torch.plugins import (
     Active,
+    Described,
     LibraryPlugin,
     Plugin,
     PluginHandle,
     Plugins,
     context_of,
     describe_plugins,
+    in_library,
     running,
 )
 
@@ -120,7 +122,8 @@ class GraphOp(nn.Module):
         x: the primary stream (query), also without a batch axis. key, value: streams of their own for the attention.
         residual: what ResidualAdd adds for "input", instead of x.
         attention_mask: [batch, keys], [batch, tokens, keys] or [batch, heads, tokens, keys]; bools and integers say
-            which keys are seen, floats are added to the scores. positions: of the tokens, [tokens] or [batch, tokens].
+            which keys are seen, floats are added to the scores. With a cache, its keys and then the call's.
+        positions: of the tokens, [tokens] or [batch, tokens].
         Floats have the dtype of the parameters: float32, float16 or bfloat16; ids and positions are int32 or int64.
         Raises `atb.InvalidArgumentError` with the call's signature where arguments do not fit the items, one another,
         or the parameters, and `atb.UnsupportedError` for inputs that require gradients, other dtypes, and live dropout.
@@ -128,36 +131,40 @@ class GraphOp(nn.Module):
         arguments = _bind(args, kwargs)
         kv_cache = arguments.pop("kv_cache", None)
         self._check_mode()
-        call = take_call(**arguments)
+        call = take_call(**arguments, past=self._past(kv_cache))
         output = self._run(call) if kv_cache is None else self._run_cached(call, kv_cache)
         if not call.batched:
             output = output[0]
         return (output, kv_cache) if self._block.cached else output
 
+    def _past(self, kv_cache: Any) -> int | None:
+        """Tokens that a call finds in its cache; None where it has none. Raises for what is no cache of this block."""
+        if kv_cache is None:
+            return None
+        if not self._block.cached:
+            wrong_call("kv_cache is given, but no item has kv_cache=True")
+        if not isinstance(kv_cache, KVCache):
+            wrong_call(f"kv_cache is a {type(kv_cache).__name__}, expected an atb_torch.KVCache")
+        return None if ignores_caches() else kv_cache.held_by(self)
+
     def _run(self, call: BlockCall) -> torch.Tensor:
-        if is_traced(call):
+        if is_traced(call.tensors):
             return trace(self, call, self._dtype(call))
-        program = self.program(call)
+        program = self.program(call, layer=self.layer)
         with running(program.plugins, lambda: context_of(call, self.layer, 0)):
             return torch.from_dlpack(program.compiled(*call.tensors)[0])
 
-    def _run_cached(self, call: BlockCall, kv_cache: Any) -> torch.Tensor:
+    def _run_cached(self, call: BlockCall, kv_cache: KVCache) -> torch.Tensor:
         """The call's tokens come after those in the cache, which they are appended to."""
-        if not self._block.cached:
-            wrong_call("kv_cache is given, but no item has kv_cache=True")
-        names = [name for name, _, _ in call.inputs]
-        if not isinstance(kv_cache, KVCache):
-            wrong_call(f"kv_cache is a {type(kv_cache).__name__}, expected an atb_torch.KVCache")
-        if "attention_mask" in names:
-            unsupported("attention_mask together with kv_cache: sequences of a cache have one length, all of it seen")
         if ignores_caches():
             return self._run(call)
-        if is_traced(call):
+        if is_traced(call.tensors):
             return trace(self, call, self._dtype(call), kv_cache)
-        placed = self._block.has("rotary_embedding") and "positions" not in names
+        placed = self._block.has("rotary_embedding") and all(name != "positions" for name, _, _ in call.inputs)
         if placed:
             call.add("positions", torch.arange(call.tokens), ("T",))
-        program = self.program(call, kv_cache.dtype_name)
+        layer = kv_cache.first_slot(self) if self.layer is None else self.layer
+        program = self.program(call, kv_cache.dtype_name, layer)
         sizes = {(heads, dim) for _, heads, dim in program.cached}
         if len(sizes) > 1:
             unsupported(f"attentions of one block with different heads in a cache: {sorted(sizes)}")
@@ -166,7 +173,6 @@ class GraphOp(nn.Module):
         past = kv_cache.length_of(slots)
         if placed:
             call.tensors[-1] += past
-        layer = slots[0] if self.layer is None else self.layer
         with running(program.plugins, lambda: context_of(call, layer, past)):
             return torch.from_dlpack(kv_cache.run(program.compiled, slots, *call.tensors)[0])
 
@@ -178,29 +184,29 @@ class GraphOp(nn.Module):
 
     # --- Programs
 
-    def program(self, call: BlockCall, kv_dtype: str | None = None) -> Program:
+    def program(self, call: BlockCall, kv_dtype: str | None = None, layer: int | None = None) -> Program:
         """The program of a form of call, made now if there is none or parameters have changed.
 
-        kv_dtype: of the cache that the call appends to; None: none.
+        kv_dtype: of the cache that the call appends to; None: none. layer: what plugins are told.
         """
         with self._lock:
             if self._snapshot is None or not self._snapshot.holds():
                 self._programs.clear()
             plugins = self.active_plugins()
-            key = (call.form, kv_dtype, plugins)
+            key = (call.form, kv_dtype, plugins, layer if in_library(plugins) else None)
             program = self._programs.pop(key, None)
             if program is None:
                 self._programs = {k: kept for k, kept in self._programs.items() if not kept.lost_a_plugin()}
-                program = self._make(call, kv_dtype, plugins)
+                program = self._make(call, kv_dtype, plugins, layer)
             self._programs[key] = program
             while len(self._programs) > _MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._last = program
             return program
 
-    def _make(self, call: BlockCall, kv_dtype: str | None, plugins: Active) -> Program:
+    def _make(self, call: BlockCall, kv_dtype: str | None, plugins: Active, layer: int | None) -> Program:
         kernels = dict(self._kernels)
-        placed = describe_plugins(plugins, kernels)
+        placed = describe_plugins(plugins, kernels, layer if in_library(plugins) else None)
         try:
             core, declared, cached, notes = self._build(call.inputs, self._dtype(call), placed, known_shapes(self))
         except InvalidArgumentError as error:
@@ -226,7 +232,7 @@ class GraphOp(nn.Module):
         self,
         inputs: Sequence[Any],
         dtype: str,
-        plugins: Sequence[tuple[str, str, str, str]] = (),
+        plugins: Sequence[Described] = (),
         shapes: Mapping[str, list[int]] | None = None,
     ) -> tuple[_core.Graph, list[Declared], list[Cached], list[str]]:
         listed = [(name, kind, list(dims)) for name, kind, dims in inputs]

@@ -148,6 +148,14 @@ class KVCache:
         self._taken += len(scopes)
         return slots
 
+    def first_slot(self, owner: object) -> int:
+        """The first slot of a GraphOp, or the one that it would take."""
+        return self._owners[id(owner)][1][0] if id(owner) in self._owners else self._taken
+
+    def held_by(self, owner: object) -> int:
+        """Tokens that the slots of a GraphOp hold; 0 for one that has none yet."""
+        return self.length_of(self._owners[id(owner)][1]) if id(owner) in self._owners else 0
+
     def length_of(self, slots: Sequence[int]) -> int:
         """Tokens that these slots hold. Raises `atb.FailedPreconditionError` where they differ."""
         lengths = [self._core.length(slot) for slot in slots]

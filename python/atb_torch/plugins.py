@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import atb
 import torch
+from atb import _core
 from atb.errors import FailedPreconditionError, InvalidArgumentError
 
 from atb_torch.block_call import BlockCall
@@ -96,30 +97,13 @@ def load_plugin(
     preprocess, postprocess: names of its kernels. By default those that end in "preprocess" and "postprocess"; the only
         kernel of a library, whatever its name, is preprocess at `pre_X` points and postprocess at `post_X` points.
     A kernel takes the inputs or outputs of the point's item as they come, of any strides, and gives as many of the same
-    shapes and dtypes; attention's are (q, k, v) as [batch, heads, tokens, head_dim].
+    shapes and dtypes; attention's are (q, k, v) as [batch, heads, tokens, head_dim]. `atb_call::context` has what
+    `Plugin.context` has.
     Raises what `atb.load_library` raises, and `atb.InvalidArgumentError` where the library has no such kernel.
     """
     where = os.path.abspath(os.fspath(path))
-    names = atb.load_library(where)
-    for name in (preprocess, postprocess):
-        if name is not None and name not in names:
-            raise InvalidArgumentError(f"[plugin] {where} has no kernel {name!r}; it has {', '.join(names)}")
-    if preprocess is None and postprocess is None:
-        preprocess, postprocess = _only(names, "preprocess"), _only(names, "postprocess")
-    if preprocess is None and postprocess is None:
-        if len(names) > 1:
-            raise InvalidArgumentError(
-                f"[plugin] {where} has the kernels {', '.join(names)}; say which is preprocess= and which postprocess="
-            )
-        return LibraryPlugin(where, (names[0], ""), ("", names[0]))
-    return LibraryPlugin(where, (preprocess or "", postprocess or ""), ("", postprocess or ""))
-
-
-def _only(names: Sequence[str], ending: str) -> str | None:
-    found = [name for name in names if name.endswith(ending)]
-    if len(found) > 1:
-        raise InvalidArgumentError(f"[plugin] kernels {', '.join(found)} all end in {ending}; say which is {ending}=")
-    return found[0] if found else None
+    at_pre, at_post = _core.load_plugin(where, preprocess or "", postprocess or "")
+    return LibraryPlugin(where, at_pre, at_post)
 
 
 @dataclass(eq=False)
@@ -135,12 +119,21 @@ class Registration:
 Active = tuple[tuple[str, Registration], ...]  # of a call: prefix of the nested block, "" for its own; and what it has
 
 
+# Point, kernel before, kernel after, prefix, whether the kernels are told of the call by the core, and their layer.
+Described = tuple[str, str, str, str, bool, int]
+
+
+def in_library(active: Active) -> bool:
+    """Whether a plugin in C++ is among them: what it is told of the layer is part of the program."""
+    return any(isinstance(one.plugin, LibraryPlugin) for _, one in active)
+
+
 def describe_plugins(
     active: Active, kernels: dict[str, Callable[..., Any]], layer: int | None = None
-) -> list[tuple[str, str, str, str]]:
-    """Plugins as the core takes them: point, kernel before, kernel after, prefix. Those in Python go into `kernels`.
+) -> list[Described]:
+    """Plugins as the core takes them. Those in Python go into `kernels`.
 
-    layer: what their context says where a call does not know.
+    layer: what their context says; those in Python have that of the call first.
     """
     described = []
     for within, one in active:
@@ -149,7 +142,8 @@ def describe_plugins(
             if step and isinstance(one.plugin, Plugin):
                 names[i] = f"plugin:{len(kernels)}:{step}"
                 kernels[names[i]] = _host_kernel(one.point, one.plugin, step, layer)
-        described.append((one.point, names[0], names[1], within))
+        told = isinstance(one.plugin, LibraryPlugin)
+        described.append((one.point, names[0], names[1], within, told, -1 if layer is None else layer))
     return described
 
 
@@ -227,11 +221,11 @@ def context_of(call: BlockCall, layer: int | None, past: int) -> PluginContext:
     positions = given.get("positions")
     positions = torch.arange(past, past + call.tokens) if positions is None else positions.clone()
     x, mask = given["x"], given.get("attention_mask")
-    keys = given.get("key", given.get("value", x)).shape[1]
+    keys = past + given.get("key", given.get("value", x)).shape[1]
     if mask is not None and mask.dim() == 2 and mask.dtype is torch.bool:
         lengths = mask.expand(x.shape[0], keys).sum(-1)
     else:
-        lengths = torch.full((x.shape[0],), past + keys)
+        lengths = torch.full((x.shape[0],), keys)
     return PluginContext("", layer, positions, lengths)
 
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "api/input_symbols.h"
-#include "api/kv_cache.h"
+#include "api/kv_slots.h"
 #include "api/result_buffers.h"
 #include "api/run_options.h"
 #include "core/error.h"
@@ -228,11 +228,22 @@ struct CompiledGraph::Impl {
             " kv heads of ", kv_layout->head_dim, " in ", dtype_name(kv_layout->dtype));
   }
 
+  // A mask must be for the keys that the cache holds after this call.
+  void check_masks(const CacheUse& use, const Bindings& bindings) const {
+    for (size_t i = 0; i < use.slots.size() && use.cache != nullptr; ++i) {
+      if (!cached[i].mask_keys) continue;
+      const int64_t past = use.cache->length(use.slots[i]), tokens = cached[i].tokens.eval(bindings);
+      const int64_t keys = cached[i].mask_keys->eval(bindings);
+      require(keys == past + tokens, Code::kInvalidArgument, "[kv] ", cached[i].scope, ": the mask is for ", keys,
+              " keys, expected ", past + tokens, ": the ", past, " in the cache and the call's ", tokens);
+    }
+  }
+
   // Room in the cache for this call's tokens.
-  std::unique_ptr<KvCache::Step> start_step(const CacheUse& use, const Bindings& bindings) const {
+  std::unique_ptr<KvSlots::Step> start_step(const CacheUse& use, const Bindings& bindings) const {
     if (use.cache == nullptr) return nullptr;
     const CachedSlot& slot = cached.front();
-    return std::make_unique<KvCache::Step>(*use.cache, use.slots, slot.batch.eval(bindings),
+    return std::make_unique<KvSlots::Step>(*use.cache, use.slots, slot.batch.eval(bindings),
                                            slot.tokens.eval(bindings));
   }
 
@@ -245,6 +256,7 @@ struct CompiledGraph::Impl {
     const Bindings bindings = bind_symbols(graph, inputs);
     const std::unique_lock held = lock();
     const Running running(caller);
+    check_masks(use, bindings);
     const int64_t begin_ns = Trace::now_ns();
     const Plan& plan = plan_for(bindings);
     if (arena == nullptr || arena->size() < plan.arena_bytes()) {
@@ -269,7 +281,7 @@ struct CompiledGraph::Impl {
     using Lent = std::tuple<std::shared_ptr<const void>, std::shared_ptr<AlignedBuffer>, std::vector<Tensor>,
                             std::vector<Tensor>>;
     frame.memory = std::make_shared<Lent>(std::move(owner), arena, copies, outputs);
-    const std::unique_ptr<KvCache::Step> step = start_step(use, bindings);
+    const std::unique_ptr<KvSlots::Step> step = start_step(use, bindings);
     const std::span<const SequenceStep> sequences =
         step == nullptr ? std::span<const SequenceStep>() : step->sequences();
     executor.run(program, frame, sequences, trace, std::max<int64_t>(1, static_cast<int64_t>(cached.size())));

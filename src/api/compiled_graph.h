@@ -17,7 +17,7 @@
 
 namespace atb {
 
-class KvCache;
+class KvSlots;
 class Trace;
 
 // A dense, row-major array that owns its memory, or shares it with whoever made it.
@@ -45,7 +45,7 @@ struct CompileOptions {
 
 // The cache of one call: the attention of slot i of the graph appends to slots[i] of the cache.
 struct CacheUse {
-  KvCache* cache = nullptr;
+  KvSlots* cache = nullptr;
   std::span<const int64_t> slots{};
 };
 

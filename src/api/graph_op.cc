@@ -3,12 +3,15 @@
 #include "atb/graph_op.h"
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
 #include <mutex>
-#include <optional>
-#include <span>
+#include <numeric>
+#include <string_view>
 
 #include "api/compiled_graph.h"
+#include "api/graph_call.h"
+#include "api/graph_plugins.h"
+#include "api/kv_cache_impl.h"
 #include "blocks/block.h"
 #include "core/constant.h"
 #include "core/error.h"
@@ -17,16 +20,7 @@
 namespace atb {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kBool};
 constexpr size_t kMaxForms = 8;  // kept; each has packed weights of its own
-
-DType dtype_of(ElementType type) { return kTypes[static_cast<size_t>(type)]; }
-
-ElementType element_type(DType dtype) {
-  const auto* found = std::find(std::begin(kTypes), std::end(kTypes), dtype);
-  require(found != std::end(kTypes), Code::kUnsupported, "[GraphOp] the output is ", dtype_name(dtype));
-  return static_cast<ElementType>(found - std::begin(kTypes));
-}
 
 Attr to_attr(const GraphItem::Option& option) {
   return std::visit([](const auto& value) -> Attr { return value; }, option);
@@ -43,94 +37,27 @@ std::vector<BlockItem> to_items(const std::vector<GraphItem>& given) {
   return items;
 }
 
-size_t bytes_of(const ArrayView& array, const std::string& name) {
-  size_t bytes = dtype_size(dtype_of(array.type));
-  for (const int64_t extent : array.shape) {
-    const bool fits = extent >= 0 && !__builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes);
-    require(fits, Code::kInvalidArgument, "[GraphOp] ", name, ": extent ", extent, " is impossible");
-  }
-  return bytes;
-}
-
-ConstantRef constant_of(const std::string& name, const ArrayView& array) {
-  const auto* data = static_cast<const std::byte*>(array.data);
-  std::vector<std::byte> bytes(data, data + bytes_of(array, name));
-  return Constant::from_storage(name, dtype_of(array.type), nullptr, array.shape, storage_from_bytes(std::move(bytes)),
-                                0);
-}
-
-// The dims of an input: B, T and S where they are the call's, numbers elsewhere.
-struct Dims {
-  int64_t batch = 0, tokens = 0, keys = 0;
-
-  Dim token(int64_t extent) const { return extent == tokens ? block_symbol("T") : Dim(extent); }
-  Dim key(int64_t extent) const {
-    if (extent != keys) return extent;
-    return keys == tokens ? block_symbol("T") : block_symbol("S");
-  }
-  Dim sequence(int64_t extent) const { return extent == batch ? block_symbol("B") : Dim(extent); }
-
-  Shape of(const std::string& name, const std::vector<int64_t>& shape) const {
-    Shape dims(shape.begin(), shape.end());
-    if (dims.empty()) return dims;
-    const bool per_token = name == "positions" && dims.size() == 1;
-    dims.front() = per_token ? token(shape.front()) : sequence(shape.front());
-    if (name == "attention_mask") {
-      dims.back() = key(shape.back());
-      if (dims.size() > 2) dims[dims.size() - 2] = token(shape[dims.size() - 2]);
-    } else if (dims.size() > 1) {
-      dims[1] = name == "key" || name == "value" ? key(shape[1]) : token(shape[1]);
-    }
-    return dims;
-  }
-};
-
-std::vector<std::pair<std::string, const ArrayView*>> given_inputs(const GraphCall& call) {
-  const std::pair<std::string, const ArrayView*> all[] = {
-      {"x", &call.x},
-      {"key", &call.key},
-      {"value", &call.value},
-      {"residual", &call.residual},
-      {"attention_mask", &call.attention_mask},
-      {"positions", &call.positions},
-  };
-  std::vector<std::pair<std::string, const ArrayView*>> given;
-  std::copy_if(std::begin(all), std::end(all), std::back_inserter(given),
-               [](const auto& input) { return input.second->data != nullptr; });
-  return given;
-}
-
-BlockCall form_of(const GraphCall& call, DType parameters) {
-  const size_t rank = call.x.shape.size();
-  require(call.x.data != nullptr && (rank == 2 || rank == 3), Code::kInvalidArgument, "[GraphOp] x has ", rank,
-          " axes; expected [batch, tokens, features], or token ids [batch, tokens]");
-  const ArrayView& keys = call.key.data != nullptr ? call.key : call.value.data != nullptr ? call.value : call.x;
-  require(keys.shape.size() == rank, Code::kInvalidArgument, "[GraphOp] key or value has ", keys.shape.size(),
-          " axes, expected ", rank);
-  const Dims dims{call.x.shape[0], call.x.shape[1], keys.shape[1]};
-  BlockCall form;
-  form.dtype = parameters;
-  for (const auto& [name, array] : given_inputs(call)) {
-    form.inputs.emplace_back(name, Type{dtype_of(array->type), dims.of(name, array->shape)});
-  }
-  return form;
-}
-
-std::string key_of(const BlockCall& form) {
-  std::string key(dtype_name(form.dtype));
-  for (const auto& [name, type] : form.inputs) key += ";" + name + ":" + type.str();
-  return key;
+uint64_t next_number() {
+  static std::atomic<uint64_t> count{0};
+  return ++count;
 }
 
 }  // namespace
 
 struct GraphOp::Impl {
+  // What serves a form of call.
+  struct Program {
+    std::string key;
+    std::unique_ptr<CompiledGraph> compiled;
+    std::vector<CachedAttention> cached;
+  };
+
   Impl(std::vector<BlockItem> items, const GraphOpOptions& given) : block(std::move(items)), options(given) {}
 
   // The dtype of the parameters: that of the first that was set.
   DType dtype() const { return set.empty() ? DType::kF32 : set.begin()->second->dtype(); }
 
-  std::shared_ptr<CompiledGraph> compile(BlockCall form) const {
+  std::shared_ptr<Program> compile(BlockCall form, std::string key, const KvCache* cache) const {
     for (const auto& [name, constant] : set) form.shapes[name] = constant->shape();
     BlockGraph built = block.graph(form);
     for (const BlockParameter& parameter : built.parameters) {
@@ -141,28 +68,74 @@ struct GraphOp::Impl {
     }
     CompileOptions compile_options;
     compile_options.threads = options.threads;
-    return std::make_shared<CompiledGraph>(std::move(built.graph), compile_options);
+    if (cache != nullptr) {
+      for (const CachedAttention& one : built.cached) compile_options.cached.push_back(one.scope);
+      compile_options.kv_dtype = dtype_of(cache->options().type);
+    }
+    auto compiled = std::make_unique<CompiledGraph>(std::move(built.graph), compile_options);
+    return std::make_shared<Program>(Program{std::move(key), std::move(compiled), std::move(built.cached)});
   }
 
-  std::shared_ptr<CompiledGraph> compiled_for(const GraphCall& call) {
+  std::shared_ptr<Program> program_for(const GraphCall& call, int64_t past) {
     const std::lock_guard held(mutex);
-    const BlockCall form = form_of(call, dtype());
-    const std::string key = key_of(form);
-    const auto it = std::find_if(forms.begin(), forms.end(), [&](const auto& kept) { return kept.first == key; });
-    if (it != forms.end()) {
-      std::rotate(it, it + 1, forms.end());
+    BlockCall form = form_of(call, dtype(), past);
+    form.plugins = plugins.active(layer_of(call));
+    const KvCache* cache = call.kv_cache;
+    std::string key = key_of(form);
+    if (cache != nullptr) key += cache->options().type == ElementType::kF32 ? ";cache" : ";cache of bf16";
+    const auto it = std::find_if(programs.begin(), programs.end(), [&](const auto& kept) { return kept->key == key; });
+    if (it != programs.end()) {
+      std::rotate(it, it + 1, programs.end());
     } else {
-      forms.emplace_back(key, compile(form));
-      if (forms.size() > kMaxForms) forms.erase(forms.begin());
+      programs.push_back(compile(std::move(form), std::move(key), cache));
+      if (programs.size() > kMaxForms) programs.erase(programs.begin());
     }
-    return forms.back().second;
+    return programs.back();
   }
+
+  int64_t layer_of(const GraphCall& call) const {
+    if (options.layer >= 0 || call.kv_cache == nullptr) return options.layer;
+    return call.kv_cache->impl_->first_slot(number);
+  }
+
+  // Tokens that a call finds in its cache; -1 where it has none.
+  int64_t past_of(const GraphCall& call) const {
+    if (call.kv_cache == nullptr) return -1;
+    require(block.cached(), Code::kInvalidArgument, "[GraphOp] a kv_cache is given, but no item has kv_cache = true");
+    require(call.kv_cache->impl_ != nullptr, Code::kInvalidArgument, "[GraphOp] the kv_cache was moved from");
+    return call.kv_cache->impl_->held_by(number);
+  }
+
+  Array run(GraphCall call) {
+    const int64_t past = past_of(call);
+    std::vector<int64_t> positions;
+    if (past >= 0 && block.has("rotary_embedding") && call.positions.data == nullptr && call.x.shape.size() > 1) {
+      positions.resize(static_cast<size_t>(std::clamp<int64_t>(call.x.shape[1], 0, kMaxPlaced)));
+      std::iota(positions.begin(), positions.end(), past);
+      call.positions = {positions.data(), ElementType::kI64, {static_cast<int64_t>(positions.size())}};
+    }
+    const std::shared_ptr<Program> program = program_for(call, past);
+    std::vector<int64_t> slots;
+    CacheUse use;
+    if (past >= 0) {
+      const CachedAttention& first = program->cached.front();
+      slots = call.kv_cache->impl_->slots_of(number, static_cast<int64_t>(program->cached.size()), first.kv_heads,
+                                             first.head_dim);
+      use = {call.kv_cache->impl_->slots.get(), slots};
+    }
+    Tensor output = std::move(program->compiled->run(views_of(call), nullptr, use).front());
+    return {output.data, element_type(output.dtype), output.shape};
+  }
+
+  static constexpr int64_t kMaxPlaced = int64_t{1} << 20;  // as many tokens as a block may have
 
   const Block block;
   const GraphOpOptions options;
+  const uint64_t number = next_number();  // the owner of slots
+  GraphPlugins plugins;
   mutable std::mutex mutex;  // guards what follows
   std::map<std::string, ConstantRef> set;
-  std::vector<std::pair<std::string, std::shared_ptr<CompiledGraph>>> forms;  // by form of call, the last one last
+  std::vector<std::shared_ptr<Program>> programs;  // by form of call, the last one last
 };
 
 GraphOp::GraphOp(std::vector<GraphItem> items, const GraphOpOptions& options)
@@ -189,25 +162,33 @@ void GraphOp::set_parameter(const std::string& name, const ArrayView& values) {
   ConstantRef constant = constant_of(name, values);
   const std::lock_guard held(impl_->mutex);
   impl_->set[name] = std::move(constant);
-  impl_->forms.clear();
+  impl_->programs.clear();
 }
 
+// A kernel from outside that fails is one of the plugins', as far as is known.
 Array GraphOp::operator()(const GraphCall& call) {
-  const std::shared_ptr<CompiledGraph> compiled = impl_->compiled_for(call);
-  std::vector<TensorView> views;
-  for (const auto& [name, array] : given_inputs(call)) {
-    bytes_of(*array, name);
-    views.push_back(TensorView::dense(static_cast<std::byte*>(const_cast<void*>(array->data)), dtype_of(array->type),
-                                      array->shape));
+  try {
+    return impl_->run(call);
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    std::string points;
+    for (const BlockPlugin& plugin : impl_->plugins.active(-1)) points += (points.empty() ? "" : ", ") + plugin.point;
+    if (points.empty() || what.find("the results are discarded") == std::string_view::npos) throw;
+    throw_error(error.code(), "[plugin] ", points, ": a kernel may have failed: ", what);
   }
-  Tensor output = std::move(compiled->run(views).front());
-  return {output.data, element_type(output.dtype), output.shape};
+}
+
+std::vector<std::string> GraphOp::plugin_points() const { return impl_->block.plugin_points(); }
+
+PluginHandle GraphOp::register_plugin(const std::string& point, std::shared_ptr<Plugin> plugin) {
+  return impl_->plugins.add(point, std::move(plugin), plugin_points());
 }
 
 std::string GraphOp::graph_text() const {
   const std::lock_guard held(impl_->mutex);
-  require(!impl_->forms.empty(), Code::kFailedPrecondition, "[GraphOp] nothing is compiled yet; call the block once");
-  return print(impl_->forms.back().second->graph());
+  require(!impl_->programs.empty(), Code::kFailedPrecondition,
+          "[GraphOp] nothing is compiled yet; call the block once");
+  return print(impl_->programs.back()->compiled->graph());
 }
 
 }  // namespace atb

@@ -31,8 +31,9 @@ using ParameterTuple = std::tuple<std::string, std::vector<int64_t>, std::string
 using CachedTuple = std::tuple<std::string, int64_t, int64_t>;
 using BuiltTuple =
     std::tuple<std::unique_ptr<Graph>, std::vector<ParameterTuple>, std::vector<CachedTuple>, std::vector<std::string>>;
-// Point, kernel before, kernel after, prefix of the nested block.
-using PluginTuple = std::tuple<std::string, std::string, std::string, std::string>;
+// Point, kernel before, kernel after, prefix of the nested block, whether the kernels are told of the call, and as what
+// layer.
+using PluginTuple = std::tuple<std::string, std::string, std::string, std::string, bool, int64_t>;
 
 std::vector<BlockItem> items_from(const nb::list& list);
 
@@ -94,7 +95,9 @@ BuiltTuple build(const Block& block, const nb::list& inputs, const std::string& 
                  const std::vector<PluginTuple>& plugins, std::map<std::string, std::vector<int64_t>> shapes) {
   BlockCall call = call_from(inputs, dtype);
   call.shapes = std::move(shapes);
-  for (const auto& [point, before, after, within] : plugins) call.plugins.push_back({point, before, after, within});
+  for (const auto& [point, before, after, within, told, layer] : plugins) {
+    call.plugins.push_back({point, before, after, within, told, layer});
+  }
   BlockGraph built = block.graph(call);
   std::vector<ParameterTuple> parameters;
   for (BlockParameter& parameter : built.parameters) {
@@ -119,17 +122,18 @@ void bind_block(nb::module_& module) {
       .def(
           "__init__", [](Block* self, const nb::list& items) { new (self) Block(items_from(items)); }, nb::arg("items"),
           nb::sig("def __init__(self, items: list[dict[str, typing.Any]]) -> None"))
-      .def("build", &build, nb::arg("inputs"), nb::arg("dtype"), nb::arg("plugins") = std::vector<PluginTuple>(),
-           nb::arg("shapes") = std::map<std::string, std::vector<int64_t>>(),
-           nb::sig("def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: "
-                   "list[tuple[str, str, str, str]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, "
-                   "list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]"),
-           "For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent "
-           "constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head "
-           "size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested "
-           "block that it is a point of. shapes: of parameters that have theirs; the first item that needs another one "
-           "is "
-           "named.")
+      .def(
+          "build", &build, nb::arg("inputs"), nb::arg("dtype"), nb::arg("plugins") = std::vector<PluginTuple>(),
+          nb::arg("shapes") = std::map<std::string, std::vector<int64_t>>(),
+          nb::sig("def build(self, inputs: list[tuple[str, str, list[int | str]]], dtype: str, plugins: "
+                  "list[tuple[str, str, str, str, bool, int]] = [], shapes: dict[str, list[int]] = {}) -> tuple[Graph, "
+                  "list[tuple[str, list[int], str, float]], list[tuple[str, int, int]], list[str]]"),
+          "For inputs (name, dtype, shape over B, T, S) and the parameters' dtype: the plain graph with absent "
+          "constants; the parameters, each with its initialization; cached attentions (scope, kv heads, head "
+          "size); warnings. plugins: point, name of a kernel before its item, of one after it, prefix of the nested "
+          "block that it is a point of, whether the kernels are told of the call (atb_context), as which layer. "
+          "shapes: of "
+          "parameters that have theirs; the first item that needs another one is named.")
       .def_prop_ro("plugin_points", &Block::plugin_points, "pre_X and post_X for the items' names and kinds.")
       .def_prop_ro("parameter_names", &Block::parameter_names)
       .def_prop_ro("cached", &Block::cached, "Whether an attention keeps a cache.")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/files.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -81,8 +82,17 @@ void bind_files(nb::module_& module) {
   module.def("resolve_model_path", &resolve_model_path, nb::arg("name"), Release());
   module.def("inspect_json", &inspect_json, nb::arg("path"), Release());
   module.def("operator_names", &operator_names, "Names of all operators of this build.");
-  module.def("load_library", &load_plugin, nb::arg("path"), Release(),
+  module.def("load_library", &load_library, nb::arg("path"), Release(),
              "Loads kernels from a shared library (atb/plugin.h); their names.");
+  module.def(
+      "load_plugin",
+      [](const std::string& path, const std::string& preprocess, const std::string& postprocess) {
+        const PluginLibrary library = load_block_plugin(path, preprocess, postprocess);
+        return std::pair(std::pair(library.at_pre.before, library.at_pre.after),
+                         std::pair(library.at_post.before, library.at_post.after));
+      },
+      nb::arg("path"), nb::arg("preprocess"), nb::arg("postprocess"), Release(),
+      "Loads a library of kernels for blocks: those before and after an item at points pre_X and at points post_X.");
   module.def("explain_json", &explain_model, nb::arg("path_or_config"), nb::arg("tokens"), nb::arg("dtype"), Release());
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "api/compiled_graph.h"
-#include "api/kv_cache.h"
+#include "api/kv_slots.h"
 #include "bindings/arrays.h"
 #include "bindings/graph_nodes.h"
 #include "bindings/host_kernels.h"
@@ -107,7 +107,7 @@ std::unique_ptr<CompiledGraph> compile(const Graph& graph, int64_t threads, cons
   return std::make_unique<CompiledGraph>(graph.clone(), options);
 }
 
-std::vector<Tensor> run_traced(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
+std::vector<Tensor> run_traced(CompiledGraph& compiled, const nb::list& arrays, KvSlots* cache,
                                const std::vector<int64_t>& slots, Trace* trace) {
   const std::vector<const Value*> inputs = call_inputs(compiled);
   require(arrays.size() == inputs.size(), Code::kInvalidArgument, "[graph] ", compiled.graph().name(), ": ",
@@ -127,14 +127,14 @@ std::vector<Tensor> run_traced(CompiledGraph& compiled, const nb::list& arrays, 
   return compiled.run(views, borrowed, {cache, slots}, trace);
 }
 
-std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvCache* cache,
+std::vector<Tensor> run(CompiledGraph& compiled, const nb::list& arrays, KvSlots* cache,
                         const std::vector<int64_t>& slots) {
   return run_traced(compiled, arrays, cache, slots, nullptr);
 }
 
 // The outputs of a call, and what happened in it as JSON.
 std::tuple<std::vector<Tensor>, std::string> profile_call(CompiledGraph& compiled, const nb::list& arrays,
-                                                          KvCache* cache, const std::vector<int64_t>& slots) {
+                                                          KvSlots* cache, const std::vector<int64_t>& slots) {
   Trace trace;
   trace.enable();
   std::vector<Tensor> outputs = run_traced(compiled, arrays, cache, slots, &trace);

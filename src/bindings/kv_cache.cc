@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "api/kv_cache.h"
+#include "api/kv_slots.h"
 #include "core/error.h"
 
 namespace atb {
@@ -14,9 +14,9 @@ namespace {
 
 namespace nb = nanobind;
 
-std::unique_ptr<KvCache> make(int64_t slots, int64_t kv_heads, int64_t head_dim, int64_t max_tokens,
+std::unique_ptr<KvSlots> make(int64_t slots, int64_t kv_heads, int64_t head_dim, int64_t max_tokens,
                               const std::string& dtype) {
-  return std::make_unique<KvCache>(KvCacheOptions{slots, kv_heads, head_dim, max_tokens, kv_dtype_named(dtype)});
+  return std::make_unique<KvSlots>(KvSlotsOptions{slots, kv_heads, head_dim, max_tokens, kv_dtype_named(dtype)});
 }
 
 }  // namespace
@@ -28,17 +28,17 @@ DType kv_dtype_named(const std::string& name) {
 }
 
 void bind_kv_cache(nb::module_& module) {
-  nb::class_<KvCache>(module, "KVCache")
+  nb::class_<KvSlots>(module, "KVCache")
       .def(nb::new_(&make), nb::arg("slots"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("max_tokens"),
            nb::arg("dtype"))
-      .def_prop_ro("batch", &KvCache::batch)
-      .def("length", &KvCache::length, nb::arg("slot"))
-      .def_prop_ro("blocks_in_use", &KvCache::blocks_in_use)
-      .def_prop_ro("shared_blocks", &KvCache::shared_blocks)
-      .def_prop_ro("pool_blocks_in_use", &KvCache::pool_blocks_in_use)
-      .def("truncate", &KvCache::truncate, nb::arg("tokens"))
-      .def("reset", &KvCache::reset)
-      .def("fork", &KvCache::fork);
+      .def_prop_ro("batch", &KvSlots::batch)
+      .def("length", &KvSlots::length, nb::arg("slot"))
+      .def_prop_ro("blocks_in_use", &KvSlots::blocks_in_use)
+      .def_prop_ro("shared_blocks", &KvSlots::shared_blocks)
+      .def_prop_ro("pool_blocks_in_use", &KvSlots::pool_blocks_in_use)
+      .def("truncate", &KvSlots::truncate, nb::arg("tokens"))
+      .def("reset", &KvSlots::reset)
+      .def("fork", &KvSlots::fork);
 }
 
 }  // namespace atb

@@ -51,10 +51,12 @@ struct BlockPlugin {
   std::string before{};  // on the inputs of the point's item; empty: none
   std::string after{};   // on its outputs
   std::string within{};  // prefix of a nested block whose point it is; empty: the whole block's
+  bool told = false;     // the kernels are told of the call: atb_context
+  int64_t layer = -1;    // of the model, as they are told; -1: none
 };
 
 // A form of call: the inputs that it gives, with dims over B (batch), T (tokens) and S (keys, where their number is
-// another one).
+// another one; with a cache, all that it then holds, which a mask is for).
 struct BlockCall {
   std::vector<std::pair<std::string, Type>> inputs;      // names of kBlockInputs, x first, in that order
   DType dtype = DType::kF32;                             // of the parameters

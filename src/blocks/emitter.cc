@@ -106,15 +106,30 @@ bool Emitter::has_plugin(const BlockItem& item, bool before) const {
   });
 }
 
+void Emitter::tell(const BlockPlugin& plugin, std::vector<Value*>& operands, Attrs& attrs) const {
+  const Graph& graph = *result_.graph;
+  const Value* x = graph.find_input("x");
+  const Value* keys = x;
+  for (const char* name : {"value", "key"}) {
+    if (read_.contains(name)) keys = graph.find_input(name);
+  }
+  attrs.set("context", Shape{x->dim(0), x->dim(1), keys->dim(1)});
+  attrs.set("of_layer", plugin.layer);
+  if (read_.contains("positions")) operands.push_back(graph.find_input("positions"));
+  Value* mask = read_.contains("attention_mask") ? graph.find_input("attention_mask") : nullptr;
+  if (mask != nullptr && mask->rank() == 2 && mask->type().dtype == DType::kBool) operands.push_back(mask);
+}
+
 std::vector<Value*> Emitter::plug(const ItemCall& call, std::vector<Value*> values, bool before) {
   for (const auto& [plugin, items] : plugins_) {
     const std::string& kernel = before ? plugin->before : plugin->after;
     if (kernel.empty() || !items.contains(&call.item)) continue;
     std::string types;
     for (const Value* value : values) types += (types.empty() ? "" : ", ") + value->type().str();
+    Attrs attrs = {{"target", plugin->point}, {"kernel", kernel}, {"types", std::move(types)}};
+    if (plugin->told) tell(*plugin, values, attrs);
     const Node* node =
-        b_.node("external", values, {{"target", plugin->point}, {"kernel", kernel}, {"types", std::move(types)}},
-                call.scope + (before ? ".preprocess" : ".postprocess"));
+        b_.node("external", values, std::move(attrs), call.scope + (before ? ".preprocess" : ".postprocess"));
     values = node->outputs();
   }
   return values;

@@ -43,6 +43,8 @@ class Emitter {
   Builder& builder() { return b_; }
 
  private:
+  // Operands and attributes of a plugin's node by which its kernel is told of the call.
+  void tell(const BlockPlugin& plugin, std::vector<Value*>& operands, Attrs& attrs) const;
   void plug_flow(const ItemCall& call, Flow& flow, bool before);
   void run_item(const std::vector<BlockItem>& list, size_t index, Flow& flow);
   Flow first_flow();

@@ -109,7 +109,11 @@ void register_op_external(OpRegistry& registry) {
   op.attrs = {{"target", AttrKind::kText, std::string(), true, "name of the operator"},
               {"body", AttrKind::kText, std::string(), false, "its definition as a graph; empty where there is none"},
               {"types", AttrKind::kText, std::string(), false, "types of its outputs, read where it has no body"},
-              {"kernel", AttrKind::kText, std::string(), false, "the kernel that computes it; empty: its body does"}};
+              {"kernel", AttrKind::kText, std::string(), false, "the kernel that computes it; empty: its body does"},
+              {"context", AttrKind::kShape, Shape{}, false,
+               "sequences, tokens and keys of the block's call that the kernel is told of; empty: nothing. Operands "
+               "after as many as there are outputs are positions and a mask of keys"},
+              {"of_layer", AttrKind::kInt, int64_t{-1}, false, "of the model, as the kernel is told; -1: none"}};
   op.infer = infer_external;
   op.decompose = [](Builder& builder, std::span<Value* const> inputs, const Attrs& attrs) {
     return inline_graph(builder, *body_of(attrs), inputs);

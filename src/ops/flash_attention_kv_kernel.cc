@@ -30,7 +30,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class FlashAttentionKvKernel final : public Kernel {
  public:
-  FlashAttentionKvKernel(const KvLayout& layout, int64_t heads, const Node& node)
+  // `constant_mask`: elements of a mask that is a constant.
+  FlashAttentionKvKernel(const KvLayout& layout, int64_t heads, const Node& node,
+                         std::shared_ptr<const float> constant_mask)
       : layout_(layout),
         slot_(slot_in_block(layout, node)),
         scale_(static_cast<float>(node.attrs().real("scale"))),
@@ -38,7 +40,8 @@ class FlashAttentionKvKernel final : public Kernel {
         window_(node.attrs().integer("window")),
         heads_(heads),
         group_(heads / layout.kv_heads),
-        columns_(kernels::padded_head_dim(layout.head_dim)) {}
+        columns_(kernels::padded_head_dim(layout.head_dim)),
+        constant_mask_(std::move(constant_mask)) {}
 
   int phases() const override { return 2; }
 
@@ -72,6 +75,10 @@ class FlashAttentionKvKernel final : public Kernel {
   }
 
   void run(const Call& call, int phase, int64_t begin, int64_t end, std::byte* worker_scratch) const noexcept override {
+    if (!mask_fits(call)) {
+      if (call.fault != nullptr) call.fault->store(true, std::memory_order_relaxed);
+      return;
+    }
     float* running = reinterpret_cast<float*>(worker_scratch);
     int64_t first_partial = 0;
     const SequenceStep* at = call.sequences.data();
@@ -103,6 +110,27 @@ class FlashAttentionKvKernel final : public Kernel {
   }
 
  private:
+  static bool masked(const Call& call) { return call.inputs.size() > 2 && call.inputs[2].rank != 0; }
+
+  // Whether the mask [B, H, T, S] has an entry for every row and key of the step.
+  static bool mask_fits(const Call& call) {
+    if (!masked(call)) return true;
+    const TensorView& mask = call.inputs[2];
+    const auto has = [](int64_t extent, int64_t needed) { return extent == 1 || extent >= needed; };
+    bool fits = has(mask.dim(0), static_cast<int64_t>(call.sequences.size()));
+    for (const SequenceStep& sequence : call.sequences) {
+      fits = fits && has(mask.dim(2), sequence.rows) && mask.dim(3) >= sequence.past + sequence.rows;
+    }
+    return fits;
+  }
+
+  const float* mask_of(const Call& call, const SequenceStep& sequence, int64_t head, int64_t row) const {
+    if (!masked(call)) return nullptr;
+    const TensorView& mask = call.inputs[2];
+    const float* data = constant_mask_ != nullptr ? constant_mask_.get() : mask.as<const float>();
+    return mask_row(mask, data, &sequence - call.sequences.data(), head, row);
+  }
+
   // Partitions that hold a key which some row of the step sees.
   PartitionRange partitions_of(const SequenceStep& sequence) const {
     if (sequence.rows <= 0) return {};
@@ -155,6 +183,7 @@ class FlashAttentionKvKernel final : public Kernel {
       const int64_t head = kv_head * group_ + member;
       const size_t at = static_cast<size_t>(i);
       tile.q[at] = q.as<const float>() + (sequence.row_begin + token) * q.stride[0] + head * q.stride[1];
+      tile.mask[at] = mask_of(call, sequence, head, token);
       tile.end[at] = sequence.past + token + 1;
       tile.begin[at] = window_ > 0 ? std::max<int64_t>(tile.end[at] - window_, 0) : 0;
       if (++member < group_) continue;
@@ -297,15 +326,19 @@ class FlashAttentionKvKernel final : public Kernel {
   int64_t heads_;
   int64_t group_;
   int64_t columns_;  // row stride of accumulators
+  std::shared_ptr<const float> constant_mask_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_flash_attention_kv_kernel(const KernelRequest& request) {
   const Value* q = request.node.input(0);
-  if (q->type().dtype != DType::kF32) return nullptr;
+  const Value* mask = request.node.inputs().size() > 2 ? request.node.input(2) : nullptr;
+  if (q->type().dtype != DType::kF32 || (mask != nullptr && mask->type().dtype != DType::kF32)) return nullptr;
+  std::shared_ptr<const float> constant_mask;
+  if (mask != nullptr && mask->is_constant()) constant_mask = request.store.f32(mask->constant());
   const KvLayout& layout = checked_kv_layout(request, request.node.attrs().integer("kv_heads"), q->dim(2));
-  return std::make_unique<FlashAttentionKvKernel>(layout, q->dim(1).constant(), request.node);
+  return std::make_unique<FlashAttentionKvKernel>(layout, q->dim(1).constant(), request.node, std::move(constant_mask));
 }
 
 }  // namespace atb

@@ -8,7 +8,8 @@
 
 namespace atb {
 
-// Null unless q is f32. Errors: kInternal without a cache layout, or where it disagrees with the shapes.
+// Null unless q, and the mask if there is one, are f32. Errors: kInternal without a cache layout, or where it disagrees
+// with the shapes.
 std::unique_ptr<Kernel> make_flash_attention_kv_kernel(const KernelRequest& request);
 
 }  // namespace atb

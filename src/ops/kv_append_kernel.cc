@@ -49,8 +49,11 @@ class KvAppendKernel final : public Kernel {
     return (sequence.past + sequence.rows - 1) / kKeyPanel - sequence.past / kKeyPanel + 1;
   }
 
+  // Rows from `row` on of [rows, heads, D] or [B, T, heads, D], all of one sequence.
   static kernels::KvRows rows_of(const TensorView& view, int64_t row) {
-    return {view.as<const float>() + row * view.stride[0], view.stride[0], view.stride[1]};
+    const auto heads = static_cast<size_t>(view.rank - 2);
+    return {view.as<const float>() + leading_offset(view, view.rank - 2, row), view.stride[heads - 1],
+            view.stride[heads]};
   }
 
   // Positions [first, first + rows) of a sequence, within one panel.
@@ -69,31 +72,33 @@ class KvAppendKernel final : public Kernel {
   }
 
   void rotate_queries(const Call& call, int64_t row, int64_t rows) const {
-    const TensorView& q = call.inputs[0];
-    const TensorView& out = call.outputs[0];
-    for (int64_t r = row; r < row + rows; ++r) {
-      rotate(call, r, q.dim(1), q.as<const float>() + r * q.stride[0], q.stride[1], out.as<float>() + r * out.stride[0],
-             out.stride[1]);
+    const kernels::KvRows from = rows_of(call.inputs[0], row);
+    const kernels::KvRows to = rows_of(call.outputs[0], row);
+    for (int64_t r = 0; r < rows; ++r) {
+      rotate(call, row + r, call.inputs[0].dim(-2), from.data + r * from.row_stride, from.head_stride,
+             const_cast<float*>(to.data) + r * to.row_stride, to.head_stride);
     }
   }
 
   kernels::KvRows rotate_keys(const Call& call, int64_t row, int64_t rows, float* rotated) const {
-    const TensorView& k = call.inputs[1];
+    const kernels::KvRows from = rows_of(call.inputs[1], row);
     const kernels::KvRows keys{rotated, layout_.kv_heads * layout_.head_dim, layout_.head_dim};
     for (int64_t r = 0; r < rows; ++r) {
-      rotate(call, row + r, layout_.kv_heads, k.as<const float>() + (row + r) * k.stride[0], k.stride[1],
+      rotate(call, row + r, layout_.kv_heads, from.data + r * from.row_stride, from.head_stride,
              rotated + r * keys.row_stride, keys.head_stride);
     }
     return keys;
   }
 
+  // The tables may lack the batch: one sequence of positions for all of it.
   void rotate(const Call& call, int64_t row, int64_t heads, const float* x, int64_t x_stride, float* y,
               int64_t y_stride) const {
     const TensorView& cos = call.inputs[3];
     const TensorView& sin = call.inputs[4];
-    kernels::rotate_heads(x, x_stride, y, y_stride, heads, layout_.head_dim, cos.dim(1),
-                          cos.as<const float>() + row * cos.stride[0], sin.as<const float>() + row * sin.stride[0],
-                          interleaved_);
+    const int64_t at = row % cos.rows();
+    kernels::rotate_heads(x, x_stride, y, y_stride, heads, layout_.head_dim, cos.dim(-1),
+                          cos.as<const float>() + leading_offset(cos, cos.rank - 1, at),
+                          sin.as<const float>() + leading_offset(sin, sin.rank - 1, at), interleaved_);
   }
 
   KvLayout layout_;
@@ -128,7 +133,7 @@ std::unique_ptr<Kernel> make_kv_append_kernel(const KernelRequest& request, bool
     if (input->type().dtype != DType::kF32 && input->type().dtype != DType::kState) return nullptr;
   }
   const Value* k = node.input(rotate ? 1 : 0);
-  const KvLayout& layout = checked_kv_layout(request, k->dim(1).constant(), k->dim(2));
+  const KvLayout& layout = checked_kv_layout(request, k->dim(-2).constant(), k->dim(-1));
   return std::make_unique<KvAppendKernel>(layout, slot_in_block(layout, node), rotate,
                                           rotate && node.attrs().flag("interleaved"));
 }

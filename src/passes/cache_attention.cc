@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "ir/op.h"
+#include "passes/cache_mask.h"
 #include "passes/engine/rewriter.h"
 
 namespace atb {
@@ -29,12 +30,20 @@ Node* attention_in(const Graph& graph, const std::string& scope) {
   return found;
 }
 
-void check(const Node& attention, const std::string& scope) {
+// Builds nothing that stays.
+bool covers_cache(Graph& graph, Node* attention) {
+  Value* mask = attention->input(3);
+  Rewriter rewriter(graph, attention);
+  return mask == nullptr || mask_over_cache(rewriter, mask, attention->input(1)->dim(1)) != nullptr;
+}
+
+void check(Graph& graph, Node& attention, const std::string& scope) {
   const Value* q = attention.input(0);
   const Value* k = attention.input(1);
-  require_cacheable(attention.input(3) == nullptr, scope, "the attention has a mask of its own, ",
+  require_cacheable(covers_cache(graph, &attention), scope, "the attention has a mask of its own, ",
                     attention.input(3) == nullptr ? "" : attention.input(3)->type().str(),
-                    "; with a cache only causality and a window can be asked for");
+                    ", that says nothing of cached keys; mask them by an input over all keys [..., S], of which the "
+                    "last T are the call's, or by causality and a window");
   require_cacheable(attention.attrs().flag("causal"), scope,
                     "the attention is not causal; a token cannot see later ones through a cache; set causal=True");
   require_cacheable(same(q->dim(1), k->dim(1)), scope, "queries ", to_string(q->shape()), ", keys ",
@@ -55,7 +64,11 @@ Value* cache(Graph& graph, Node* attention, int64_t slot, Value* kv) {
   Value* v = as_rows(rewriter, attention->input(2));
   kv = rewriter.value("kv_append", {k, v, kv}, {{"slot", slot}});
   Value* q = as_rows(rewriter, attention->input(0));
-  Value* out = rewriter.value("flash_attention_kv", {q, kv}, kv_attention_attrs(*attention, slot));
+  std::vector<Value*> inputs = {q, kv};
+  if (Value* mask = attention->input(3)) {
+    inputs.push_back(mask_over_cache(rewriter, mask, attention->input(1)->dim(1)));
+  }
+  Value* out = rewriter.value("flash_attention_kv", inputs, kv_attention_attrs(*attention, slot));
   rewriter.replace(attention->output(), rewriter.reshape(out, attention->output()->shape()));
   rewriter.retire({attention});
   const std::optional<std::string> refused = rewriter.commit();
@@ -81,7 +94,7 @@ void cache_attention(Graph& graph, const std::vector<std::string>& scopes) {
   std::map<const Node*, int64_t> slots;
   for (const std::string& scope : scopes) {
     Node* attention = attention_in(graph, scope);
-    check(*attention, scope);
+    check(graph, *attention, scope);
     const bool fresh = slots.emplace(attention, static_cast<int64_t>(slots.size())).second;
     require_cacheable(fresh, scope, "named twice; a slot of the cache belongs to one attention");
   }
@@ -106,8 +119,13 @@ std::vector<CachedSlot> cached_slots(const Graph& graph) {
     require(viewed, Code::kInternal, "[cache_attention] ", node->name(), ": its result is not seen as [B, T, H, D]");
     const Value* result = node->output()->uses()[0].node->output();
     if (slots.size() <= slot) slots.resize(slot + 1);
-    slots[slot] = {node->scope(), result->dim(0), result->dim(1), node->attrs().integer("kv_heads"),
-                   node->input(0)->dim(2).constant()};
+    slots[slot] = {node->scope(),
+                   result->dim(0),
+                   result->dim(1),
+                   node->attrs().integer("kv_heads"),
+                   node->input(0)->dim(2).constant(),
+                   std::nullopt};
+    if (const Value* mask = node->input(2)) slots[slot].mask_keys = mask->dim(3);
   }
   return slots;
 }

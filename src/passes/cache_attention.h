@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,11 @@ namespace atb {
 // Nothing is proven about what mixes tokens (insert_kv_cache does that): the caller says that a call's tokens follow
 // those in the cache, and feeds positions that say so.
 //
+// A mask of its own must say what all cached keys are: where it is made of x[..., S - T:], or of an input, the cached
+// attention gets the same made of all of x (see passes/cache_mask.h), and S must be the keys that the cache then holds.
+//
 // kUnsupported, naming the scope, and the graph stays as it was: no attention there or several, one that is not causal,
-// has a mask of its own, or has another number of keys than queries.
+// has another mask, or has another number of keys than queries.
 void cache_attention(Graph& graph, const std::vector<std::string>& scopes);
 
 // A slot of a graph that went through cache_attention.
@@ -27,6 +31,7 @@ struct CachedSlot {
   Dim tokens;  // of each
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  std::optional<Dim> mask_keys;  // keys that its mask is for: those in the cache and the call's; none without a mask
 };
 
 // Its slots by index; empty for a graph without state.

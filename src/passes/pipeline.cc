@@ -87,6 +87,7 @@ MatchReport optimize(Graph& graph, const PipelineOptions& options) {
   } else if (!options.cached_scopes.empty()) {
     pass("fusions for the cache", [&] { apply_patterns(graph, needed_for_cache(options), report); });
     pass("cache_attention", [&] { cache_attention(graph, options.cached_scopes); });
+    pass("state fusions", [&] { apply_patterns(graph, enabled(PatternGroup::kState, options), report); });
     pass("dce after cache", [&] { eliminate_dead_code(graph); });
   }
 

@@ -126,4 +126,6 @@ def test_declared_blocks_run_outside_the_tree(prefix: Path, tmp_path: Path) -> N
     output = succeed(tmp_path / "build" / "graph_op", "5")
     assert "flash_attention" in output
     assert "sum of magnitudes" in output
+    assert "5 tokens in 1 blocks of the cache" in output
+    assert "0 numbers differ one by one" in output
     assert run(tmp_path / "build" / "graph_op", "none").returncode == 2

@@ -15,6 +15,7 @@ using test::expect_miss;
 struct PrefixForm {
   std::string prefix = "300";
   std::string once = "1";  // batch of the prefix before it is repeated
+  std::string batch = "B";
   std::string own = "T + 4";
   std::string attrs = "scale=0.25, causal=true";
   std::string mask = "";  // of the attention
@@ -25,23 +26,23 @@ std::unique_ptr<Graph> prefixed(const PrefixForm& form) {
   const auto shape = [&](const std::string& batch, const std::string& keys) {
     return "f32[" + batch + ", " + (form.turned ? "2, " + keys : keys + ", 2") + ", 8]";
   };
-  const std::string repeated = shape("B", form.prefix);
+  const std::string repeated = shape(form.batch, form.prefix);
   const std::string axis = form.turned ? "2" : "1";
-  const std::string all = shape("B", form.prefix + " + " + form.own);
-  std::string text = "graph @prefixed(%q: f32[B, T, 4, 8], %pk: " + shape(form.once, form.prefix) +
-                     ", %pv: " + shape(form.once, form.prefix) + ", %k: " + shape("B", form.own) +
-                     ", %v: " + shape("B", form.own) + (form.mask.empty() ? "" : ", %mask: f32" + form.mask) + ") {\n" +
-                     "  symbols B in [1, 64], T in [1, 512]\n";
+  const std::string all = shape(form.batch, form.prefix + " + " + form.own);
+  std::string text = "graph @prefixed(%q: f32[" + form.batch + ", T, 4, 8], %pk: " + shape(form.once, form.prefix) +
+                     ", %pv: " + shape(form.once, form.prefix) + ", %k: " + shape(form.batch, form.own) +
+                     ", %v: " + shape(form.batch, form.own) + (form.mask.empty() ? "" : ", %mask: f32" + form.mask) +
+                     ") {\n  symbols " + (form.batch == "B" ? "B in [1, 64], " : "") + "T in [1, 512]\n";
   for (const std::string part : {"k", "v"}) {
     text += "  %r" + part + " = broadcast(%p" + part + ") {shape=" + repeated.substr(3) + "} : " + repeated + "\n";
     text += "  %a" + part + " = concat(%r" + part + ", %" + part + ") {axis=" + axis + "} : " + all + "\n";
     if (!form.turned) continue;
-    text += "  %t" + part + " = transpose(%a" + part + ") {perm=[0, 2, 1, 3]} : f32[B, " + form.prefix + " + " +
-            form.own + ", 2, 8]\n";
+    text += "  %t" + part + " = transpose(%a" + part + ") {perm=[0, 2, 1, 3]} : f32[" + form.batch + ", " +
+            form.prefix + " + " + form.own + ", 2, 8]\n";
   }
   const std::string name = form.turned ? "%t" : "%a";
   text += "  %o = flash_attention(%q, " + name + "k, " + name + "v" + (form.mask.empty() ? "" : ", %mask") + ") {" +
-          form.attrs + "} : f32[B, T, 4, 8]\n  return %o\n}\n";
+          form.attrs + "} : f32[" + form.batch + ", T, 4, 8]\n  return %o\n}\n";
   return parse_graph(text);
 }
 
@@ -74,6 +75,14 @@ TEST(SharedPrefix, NeedsAPrefixThatAllQueriesSee) {
               "Pattern SharedPrefix not matched at layer -1: o: a prefix that all queries see, found [B, 3, 2, 8] own "
               "keys, needs one for each query or more");
   expect_fused(prefixed({.own = "3", .attrs = "scale=0.25"}), "SharedPrefix", 1);
+}
+
+TEST(SharedPrefix, NeedsSeveralSequences) {
+  auto graph = prefixed({.batch = "1"});
+  expect_miss(*graph, "SharedPrefix",
+              "Pattern SharedPrefix not matched at layer -1: ak: keys after a shared prefix, found a batch of 1, needs "
+              "two sequences or more");
+  expect_fused(prefixed({.batch = "2"}), "SharedPrefix", 1);
 }
 
 TEST(SharedPrefix, NeedsAWholePartition) {

@@ -17,11 +17,13 @@ namespace atb::test {
 struct CausalConfig {
   int layers = 1;
   int64_t heads = 4, kv_heads = 2, head_dim = 6;
-  int64_t window = 0;           // visible keys; 0: all
-  double softcap = 0;           // 0: none
-  std::string mask = "causal";  // "none"; "input": causal, and an input `mask` [B, 1, T, T] added
-  bool rotary = false;          // over the input `positions` [T]
-  bool cross = false;           // keys and values of an input `memory` [B, S, C]
+  int64_t window = 0;  // visible keys; 0: all
+  double softcap = 0;  // 0: none
+  // "none"; "input": causal, and an input `mask` [B, 1, T, T] added; "cache": the last T keys of bools [B, S] too;
+  // "cache floats": those of floats [B, H, T, S]; "numbers": a mask that is made of the tokens
+  std::string mask = "causal";
+  bool rotary = false;  // over the input `positions` [T]
+  bool cross = false;   // keys and values of an input `memory` [B, S, C]
 };
 
 // Inputs x [B, T, C] and those of the config, C = heads * head_dim; output y [B, T, C] = x + attention of each layer,
@@ -44,6 +46,11 @@ class CausalBlock {
     if (c_.mask == "input") {
       extra_ = graph_->add_input("mask", {DType::kF32, {batch_, 1, tokens_, tokens_}, nullptr});
     }
+    if (c_.mask == "numbers") {
+      Value* sums = b_("sum", {x}, {{"axes", std::vector<int64_t>{2}}});
+      extra_ = b_.reshape(sums, {batch_, 1, 1, tokens_});
+    }
+    if (c_.mask.starts_with("cache")) extra_ = cache_mask();
     if (c_.mask != "none") mask_ = causal_mask(memory == nullptr ? tokens_ : keys_);
     for (int layer = 0; layer < c_.layers; ++layer) {
       prefix_ = "layers." + std::to_string(layer) + ".attn";
@@ -55,6 +62,17 @@ class CausalBlock {
   }
 
  private:
+  // Of the call's own keys, from an input over all that a cache holds.
+  Value* cache_mask() {
+    const bool floats = c_.mask == "cache floats";
+    const Shape shape = floats ? Shape{batch_, c_.heads, tokens_, keys_} : Shape{batch_, keys_};
+    Value* mask = graph_->add_input("mask", {floats ? DType::kF32 : DType::kBool, shape, nullptr});
+    mask = b_("slice", {mask}, {{"axis", int64_t{-1}}, {"bounds", Shape{keys_ - tokens_, keys_}}});
+    if (floats) return mask;
+    mask = b_.reshape(mask, {batch_, 1, 1, tokens_});
+    return b_("where", {mask, b_.scalar(0.0), b_.scalar(-std::numeric_limits<double>::infinity())});
+  }
+
   Value* integer(int32_t value) { return b_.constant(Constant::from_i32("number", {}, {&value, 1})); }
 
   Value* causal_mask(const Dim& keys) {
@@ -98,7 +116,11 @@ class CausalBlock {
       scores = b_("mul", {scores, b_.scalar(scale)});
     }
     if (mask_ != nullptr) scores = b_("add", {scores, mask_});
-    if (extra_ != nullptr) scores = b_("add", {scores, b_.reshape(extra_, {batch_, 1, 1, tokens_, tokens_})});
+    if (extra_ != nullptr) {
+      const bool each_head = extra_->dim(1) == Dim(c_.heads);
+      scores = b_("add", {scores, b_.reshape(extra_, {batch_, each_head ? Dim(kv) : Dim(1),
+                                                      each_head ? Dim(group) : Dim(1), extra_->dim(2), tokens_})});
+    }
     Value* out = b_("matmul", {b_("softmax", {scores}), v});
     out = b_.reshape(b_.transpose(out, {0, 3, 1, 2, 4}), {batch_, tokens_, width_});
     return project(out, "o", width_);

@@ -251,6 +251,30 @@ TEST(Sdpa, AddsTwoMasks) {
   test::expect_same_numbers(*before, *graph);
 }
 
+// A mask of numbers is added beside causality, if what causality hides has exactly -inf.
+TEST(Sdpa, CausalityStandsApartFromNumbersThatAreAdded) {
+  for (const bool first : {false, true}) {
+    for (const bool infinite : {true, false}) {
+      auto graph = tiny_llama(one_layer());
+      Node* masked = find(*graph, "l0.masked");
+      Builder b(*graph, masked);
+      const Dim t = Dim::symbol("T");
+      Value* given = graph->add_input("given", {DType::kF32, {t, t}, nullptr});
+      Node* causal = find(*graph, "mask");
+      Value* hides = infinite ? causal->output() : b("where", {causal->input(0), causal->input(1), b.scalar(-3e38)});
+      graph->set_input(masked, 1, first ? given : hides);
+      graph->set_input(masked, 0, b("add", {masked->input(0), first ? hides : given}));
+      const auto before = graph->clone();
+      EXPECT_EQ(apply(*graph, "SDPA").patterns[0].matches, 1);
+      const Node* fused = nullptr;
+      for (const Node* node : graph->nodes()) fused = node->is("flash_attention") ? node : fused;
+      EXPECT_EQ(fused->attrs().flag("causal"), infinite);
+      EXPECT_EQ(fused->input(3) == graph->find_input("given"), infinite);
+      test::expect_same_numbers(*before, *graph);
+    }
+  }
+}
+
 // A layer whose keys are of one packed sequence, causal, and (if `padded`) there, else `blocked`.
 std::unique_ptr<Graph> packed(double blocked, bool padded, bool flat) {
   TinyConfig config = one_layer();

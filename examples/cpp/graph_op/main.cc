@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // graph_op [TOKENS]: declares an attention block and a feed-forward block, fills their parameters with small numbers,
-// runs them on TOKENS tokens, and prints the fused graph of the first and a checksum. Exit status: 0; 1 where ATB
-// refused or failed; 2 for wrong arguments.
+// runs them on TOKENS tokens, and prints the fused graph of the first and a checksum. Then the same tokens go through
+// the attention one by one, over a cache. Exit status: 0; 1 where ATB refused or failed; 2 for wrong arguments.
 #include <atb/atb.h>
 
 #include <cmath>
@@ -37,12 +37,28 @@ void fill(atb::GraphOp& block) {
   }
 }
 
+// How many of the numbers differ where tokens come one by one and each sees those before it in the cache.
+int64_t differences_one_by_one(atb::GraphOp& attention, const std::vector<float>& x, const atb::Array& whole) {
+  const int64_t tokens = whole.shape[1];
+  atb::KvCache cache({.layers = 1, .heads = kHeads, .head_dim = kFeatures / kHeads, .max_tokens = tokens});
+  int64_t different = 0;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const atb::ArrayView token{x.data() + t * kFeatures, atb::ElementType::kF32, {1, 1, kFeatures}};
+    const atb::Array step = attention({.x = token, .kv_cache = &cache});
+    for (int64_t i = 0; i < kFeatures; ++i) {
+      different += step.as<float>()[i] == whole.as<float>()[t * kFeatures + i] ? 0 : 1;
+    }
+  }
+  std::cout << cache.length() << " tokens in " << cache.blocks_in_use() << " blocks of the cache\n";
+  return different;
+}
+
 void run(int64_t tokens) {
   namespace items = atb::items;
   atb::GraphOp attention({
       items::layer_norm("query"),
       items::linear("qkv_proj", 3 * kFeatures),
-      items::flash_attention("attn", kHeads, /*causal=*/true),
+      items::flash_attention("attn", kHeads, /*causal=*/true).with("kv_cache", true),
       items::linear("out_proj", kFeatures),
       items::residual_add("output", "input"),
   });
@@ -62,6 +78,7 @@ void run(int64_t tokens) {
   double sum = 0;
   for (int64_t i = 0; i < size_of(output.shape); ++i) sum += std::abs(output.as<float>()[i]);
   std::cout << "sum of magnitudes " << sum << '\n';
+  std::cout << differences_one_by_one(attention, x, hidden) << " numbers differ one by one\n";
 }
 
 }  // namespace

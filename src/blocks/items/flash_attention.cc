@@ -120,12 +120,23 @@ const Attrs* rotary_of(const ItemCall& call, const Flow& flow) {
   return flow.rotary == nullptr ? nullptr : &flow.rotary->attrs;
 }
 
+// What a mask [..., S] over all keys of a cache says of the last T, those of the call.
+Value* own_part(const ItemCall& call, Value* mask, const Dim& tokens) {
+  const Dim keys = mask->dim(-1);
+  if (keys == tokens || keys == Dim(1)) return mask;
+  if (!call.item.attrs.flag("kv_cache")) {
+    call.fail("attention_mask is " + mask->type().str() + " for " + tokens.str() +
+              " keys; one over the keys of a cache needs kv_cache=True");
+  }
+  return call.b("slice", {mask}, {{"axis", int64_t{-1}}, {"bounds", Shape{keys - tokens, keys}}},
+                call.scope + ".own_mask");
+}
+
 // [B, KV, G, T, S], or what broadcasts to it, of the mask of a call: [B, S], [B, T, S] or [B, H, T, S].
-Value* mask_of(const ItemCall& call, const Heads& heads) {
+Value* mask_of(const ItemCall& call, const Heads& heads, const Dim& keys) {
   Value* mask = call.emitter.input("attention_mask");
   if (mask == nullptr) return nullptr;
-  const Shape& shape = mask->shape();
-  if (shape.size() < 2 || shape.size() > 4) {
+  if (mask->rank() < 2 || mask->rank() > 4) {
     call.fail("attention_mask is " + mask->type().str() +
               "; expected [batch, keys], [batch, tokens, keys] or [batch, "
               "heads, tokens, keys]");
@@ -134,6 +145,8 @@ Value* mask_of(const ItemCall& call, const Heads& heads) {
   if (dtype != DType::kBool && !is_float(dtype)) {
     call.fail("attention_mask is " + mask->type().str() + "; expected bools (true: seen) or floats (added)");
   }
+  mask = own_part(call, mask, keys);
+  const Shape& shape = mask->shape();
   const Dim one(1);
   Shape wide = {shape[0], one, one, one, shape.back()};
   if (shape.size() > 2) wide[3] = shape[shape.size() - 2];
@@ -194,7 +207,7 @@ void apply(const ItemCall& call, Flow& flow) {
   options.scale = named_scalar(call.b, "scale", softcap > 0 ? scale / softcap : scale);
   if (softcap > 0) options.softcap = named_scalar(call.b, "softcap", softcap);
   options.mask = causal_of(call, q, k);
-  options.second_mask = mask_of(call, s.heads);
+  options.second_mask = mask_of(call, s.heads, k->dim(1));
   if (options.mask == nullptr) std::swap(options.mask, options.second_mask);
   options.prefix = call.scope + ".";
   Value* out = plain_attention(call.b, q, k, v, options);

@@ -207,6 +207,14 @@ struct Masking {
   Value* mask = nullptr;  // what the two do not say
 };
 
+// Two masks of which one says where a query stands and hides with -inf: what the other adds stands apart from it.
+// `other`: what is left to say of the mask; causal and window are in the result.
+std::optional<Masking> causal_beside(Value* mask, Value* other, const Value* scores) {
+  const MaskPredicate seen = analyse_mask(mask, scores->dim(-2), scores->dim(-1));
+  if (!seen.causal() || !seen.infinite || !seen.padding.empty() || !seen.packing.empty()) return std::nullopt;
+  return Masking{.causal = true, .window = seen.window, .mask = other};
+}
+
 // Padding may stand apart from causality only if hidden keys have -inf: a row that sees no key is then 0 either way.
 // Packed sequences always may: each query sees its own key.
 Masking masking_of(const Match& m, Rewriter& rewriter, const Layout& layout) {
@@ -218,6 +226,15 @@ Masking masking_of(const Match& m, Rewriter& rewriter, const Layout& layout) {
   const bool on_scores = !seen.by_batch() || mask->rank() == scores->rank();
   const bool apart = on_scores && (seen.padding.empty() || seen.infinite);
   if (seen.kind == MaskPredicate::Kind::kUnknown || !apart) {
+    if (m.has("second mask")) {
+      Value* both[] = {m.value("mask"), m.value("second mask")};
+      std::optional<Masking> split = causal_beside(both[0], both[1], scores);
+      if (!split) split = causal_beside(both[1], both[0], scores);
+      if (split) {
+        split->mask = mask_on_heads(rewriter, split->mask, scores, layout.q_heads);
+        return *split;
+      }
+    }
     return {.mask = mask_on_heads(rewriter, mask, scores, layout.q_heads)};
   }
   Masking result{.causal = seen.causal(), .window = seen.window};

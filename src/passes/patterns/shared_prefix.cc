@@ -51,6 +51,8 @@ std::optional<Mismatch> check_stream(const Match& match, const std::string& name
   }
   const Shape& repeated = streams.prefix->shape();
   const size_t batch = static_cast<size_t>(streams.perm[0]);
+  // One sequence shares with nobody; how many an open batch will have is not known here.
+  if (repeated[batch].upper() < 2) return mismatch("a batch of " + repeated[batch].str(), "two sequences or more");
   Shape once = repeated;
   once[batch] = Dim(1);
   if (equal(streams.shared->shape(), once) != Tri::kYes) {

@@ -91,6 +91,17 @@ OpCase attend(const KvLayout& layout, std::vector<CachePart> parts, int64_t head
           .cache = cache};
 }
 
+// The same with a mask [B or 1, H or 1, rows or 1, S] in which each fifth number is -inf, and the first `blind` keys.
+OpCase masked(OpCase test, std::vector<int64_t> shape, int64_t blind) {
+  Operand mask = random_activation(shape, 5);
+  for (size_t i = 0; i < mask.tensor->f.size(); ++i) {
+    const bool hidden = i % 5 == 0 || static_cast<int64_t>(i) % shape[3] < blind;
+    if (hidden) mask.tensor->f[i] = -std::numeric_limits<float>::infinity();
+  }
+  test.inputs.push_back(std::move(mask));
+  return test;
+}
+
 std::vector<BenchCall> attend_calls(DType dtype) {
   std::vector<BenchCall> calls;
   for (const BenchModel& model : kBenchModels) {
@@ -121,6 +132,15 @@ void register_attend(CaseRegistry& registry, DType dtype) {
   });
   add("window", {1, 15, 16, 130, 300}, [dtype](int64_t n) {
     return attend({dtype, 1, 2, 16, 32}, {{290, 1}, {120, 30}}, 2, n);
+  });
+  add("mask", {0, 1, 15, 16, 127, 128, 129, 270}, [dtype](int64_t n) {
+    return masked(attend({dtype, 1, 2, 16, 16}, {{n, 3}, {n, 3}}, 4, 0), {2, 4, 3, n + 3}, 0);
+  });
+  add("mask_of_keys", {1, 15, 130, 300}, [dtype](int64_t n) {
+    return masked(attend({dtype, 1, 1, 16, 32}, {{290, 1}, {n, 20}}, 2, 0), {2, 1, 1, 320}, 140);
+  });
+  add("mask_and_window", {1, 15, 130, 300}, [dtype](int64_t n) {
+    return capped(masked(attend({dtype, 1, 1, 16, 32}, {{290, 4}, {120, 9}}, 2, n), {1, 2, 9, 300}, 2));
   });
 }
 

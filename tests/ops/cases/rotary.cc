@@ -75,6 +75,19 @@ OpCase rotary_kv_append(const KvLayout& layout, std::vector<CachePart> parts, in
           .cache = cache};
 }
 
+// A batch of sequences [B, T, H, D]; the tables are those of one.
+OpCase rotary_kv_append_batch(const KvLayout& layout, int64_t tokens, int64_t half) {
+  auto cache =
+      std::make_shared<KvFixture>(layout, std::vector<CachePart>{{5, tokens}, {5, tokens}, {5, tokens}}, 0, false);
+  return {.op = "rotary_kv_append",
+          .inputs = {random_activation({3, tokens, 4, layout.head_dim}, 1),
+                     random_activation({3, tokens, layout.kv_heads, layout.head_dim}, 2),
+                     random_activation({3, tokens, layout.kv_heads, layout.head_dim}, 3), table(tokens, half, 4),
+                     table(tokens, half, 5), state()},
+          .attrs = {{"slot", int64_t{0}}},
+          .cache = cache};
+}
+
 void add_append(CaseRegistry& registry, DType dtype, bool interleaved) {
   const bool half = dtype == DType::kBF16;
   registry.add({.name = std::string("rotary_kv_append/") + std::string(dtype_name(dtype)) +
@@ -97,6 +110,15 @@ void add_append(CaseRegistry& registry, DType dtype, bool interleaved) {
 }  // namespace
 
 void register_case_rotary(CaseRegistry& registry) {
+  registry.add({.name = "rotary_kv_append/batch",
+                .op = "rotary_kv_append",
+                .make =
+                    [](int64_t n) {
+                      return rotary_kv_append_batch({DType::kF32, 1, 2, 16, 16}, n, 7);
+                    },
+                .sizes = {1, 2, 11, 12, 40},
+                .tolerance = 3e-7,
+                .why = kTwoProducts});
   registry.add({.name = "rotary_table/positions",
                 .op = "rotary_table",
                 .make =

@@ -126,8 +126,8 @@ def test_wrong_caches_are_refused() -> None:
         block(x, kv_cache={})
     with pytest.raises(core.InvalidArgumentError, match=r"head_dim=8, the cache num_heads=2, head_dim=16"):
         block(x, kv_cache=cache_of(heads=2, head_dim=16))
-    with pytest.raises(core.UnsupportedError, match="attention_mask"):
-        block(x, kv_cache=cache_of(), attention_mask=torch.ones(1, 4))
+    with pytest.raises(core.InvalidArgumentError, match=r"attention_mask is \[1, 3\]; expected \[1, 4\]"):
+        block(x, kv_cache=cache_of(), attention_mask=torch.ones(1, 3))
 
 
 # --- A model of the blocks, as in the documentation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs with a KV cache: equal bits however tokens come, slots of their own lengths, forks, what fails and what stays.
-#include "api/kv_cache.h"
+#include "api/kv_slots.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ std::unique_ptr<CompiledGraph> compiled(const CausalConfig& config = {}, DType d
   return std::make_unique<CompiledGraph>(causal_block(config), options);
 }
 
-KvCacheOptions options_of(const CausalConfig& config, int64_t max_tokens = 512, DType dtype = DType::kF32) {
+KvSlotsOptions options_of(const CausalConfig& config, int64_t max_tokens = 512, DType dtype = DType::kF32) {
   return {config.layers, config.kv_heads, config.head_dim, max_tokens, dtype};
 }
 
@@ -67,7 +67,7 @@ std::vector<int64_t> all_slots(const CausalConfig& config) {
   return slots;
 }
 
-std::vector<float> run(CompiledGraph& graph, KvCache* cache, std::vector<int64_t> slots, int64_t batch, int64_t first,
+std::vector<float> run(CompiledGraph& graph, KvSlots* cache, std::vector<int64_t> slots, int64_t batch, int64_t first,
                        int64_t tokens) {
   Hidden x(batch, first, tokens);
   const std::vector<TensorView> inputs{x.view()};
@@ -78,7 +78,7 @@ std::vector<float> run(CompiledGraph& graph, KvCache* cache, std::vector<int64_t
 }
 
 // Outputs [B, T, 24] put together from pieces of these lengths, sequence after sequence.
-std::vector<float> in_pieces(CompiledGraph& graph, KvCache& cache, const CausalConfig& config, int64_t batch,
+std::vector<float> in_pieces(CompiledGraph& graph, KvSlots& cache, const CausalConfig& config, int64_t batch,
                              const std::vector<int64_t>& pieces) {
   std::vector<std::vector<float>> rows(static_cast<size_t>(batch));
   int64_t past = cache.length(0);
@@ -106,16 +106,16 @@ std::vector<int64_t> pieces_of(int64_t tokens, int64_t each) {
   return pieces;
 }
 
-TEST(KvCache, EqualBitsHoweverTokensCome) {
+TEST(KvSlots, EqualBitsHoweverTokensCome) {
   for (const CausalConfig& config :
        {CausalConfig{}, CausalConfig{.layers = 2}, CausalConfig{.layers = 2, .window = 9, .softcap = 3.0}}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const auto graph = compiled(config, dtype);
       const int64_t batch = 3, tokens = 150;  // beyond one partition of keys
-      KvCache whole(options_of(config, tokens, dtype));
+      KvSlots whole(options_of(config, tokens, dtype));
       const std::vector<float> expected = in_pieces(*graph, whole, config, batch, {tokens});
       for (const int64_t each : {1, 3, 7, 64}) {
-        KvCache cache(options_of(config, tokens, dtype));
+        KvSlots cache(options_of(config, tokens, dtype));
         expect_same_bits(in_pieces(*graph, cache, config, batch, pieces_of(tokens, each)), expected);
         EXPECT_EQ(cache.length(config.layers - 1), tokens);
       }
@@ -123,55 +123,55 @@ TEST(KvCache, EqualBitsHoweverTokensCome) {
   }
 }
 
-TEST(KvCache, EqualBitsWithoutACache) {
+TEST(KvSlots, EqualBitsWithoutACache) {
   const CausalConfig config{.layers = 2};
   CompileOptions options;
   options.threads = 2;
   CompiledGraph plain(causal_block(config), options);
   const auto graph = compiled(config, DType::kF32, 2);
-  KvCache cache(options_of(config));
+  KvSlots cache(options_of(config));
   expect_same_bits(in_pieces(*graph, cache, config, 2, {40, 1, 30}), run(plain, nullptr, {}, 2, 0, 71));
 }
 
-TEST(KvCache, SequencesDoNotMeet) {
+TEST(KvSlots, SequencesDoNotMeet) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  KvCache both(options_of(config)), one(options_of(config));
+  KvSlots both(options_of(config)), one(options_of(config));
   const std::vector<float> together = in_pieces(*graph, both, config, 2, {5, 5});
   const std::vector<float> alone = in_pieces(*graph, one, config, 1, {10});
   expect_same_bits({together.begin(), together.begin() + 10 * kWidth}, alone);
 }
 
 // Layers are called one after another; each slot has its own length.
-TEST(KvCache, SlotsHaveLengthsOfTheirOwn) {
+TEST(KvSlots, SlotsHaveLengthsOfTheirOwn) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  KvCache cache({3, config.kv_heads, config.head_dim, 64, DType::kF32});
+  KvSlots cache({3, config.kv_heads, config.head_dim, 64, DType::kF32});
   run(*graph, &cache, {0}, 1, 0, 5);
   run(*graph, &cache, {2}, 1, 0, 3);
   EXPECT_EQ(cache.length(0), 5);
   EXPECT_EQ(cache.length(1), 0);
   EXPECT_EQ(cache.length(2), 3);
-  KvCache other({1, config.kv_heads, config.head_dim, 64, DType::kF32});
+  KvSlots other({1, config.kv_heads, config.head_dim, 64, DType::kF32});
   run(*graph, &other, {0}, 1, 0, 3);
   expect_same_bits(run(*graph, &cache, {2}, 1, 3, 4), run(*graph, &other, {0}, 1, 3, 4));
 }
 
 // A graph's slots are put where the caller says, whatever they hold.
-TEST(KvCache, SlotsOfAGraphMayLieAnywhere) {
+TEST(KvSlots, SlotsOfAGraphMayLieAnywhere) {
   const CausalConfig config{.layers = 2};
   const auto graph = compiled(config);
-  KvCache a({2, config.kv_heads, config.head_dim, 64, DType::kF32});
-  KvCache b({5, config.kv_heads, config.head_dim, 64, DType::kF32});
+  KvSlots a({2, config.kv_heads, config.head_dim, 64, DType::kF32});
+  KvSlots b({5, config.kv_heads, config.head_dim, 64, DType::kF32});
   run(*graph, &a, {0, 1}, 2, 0, 6);
   run(*graph, &b, {4, 1}, 2, 0, 6);
   expect_same_bits(run(*graph, &b, {4, 1}, 2, 6, 2), run(*graph, &a, {0, 1}, 2, 6, 2));
 }
 
-TEST(KvCache, TruncateTakesTokensBack) {
+TEST(KvSlots, TruncateTakesTokensBack) {
   const CausalConfig config{.layers = 2};
   const auto graph = compiled(config);
-  KvCache cache(options_of(config)), other(options_of(config));
+  KvSlots cache(options_of(config)), other(options_of(config));
   in_pieces(*graph, cache, config, 2, {50});
   in_pieces(*graph, other, config, 2, {33});
   run(*graph, &cache, {0, 1}, 2, 500, 7);  // other tokens
@@ -188,10 +188,10 @@ TEST(KvCache, TruncateTakesTokensBack) {
   EXPECT_NE(error_text(Code::kInvalidArgument, [&] { cache.truncate(-1); }), "no error");
 }
 
-TEST(KvCache, ForksShareUntilTheyWrite) {
+TEST(KvSlots, ForksShareUntilTheyWrite) {
   const CausalConfig config{.layers = 2};
   const auto graph = compiled(config);
-  KvCache cache(options_of(config));
+  KvSlots cache(options_of(config));
   in_pieces(*graph, cache, config, 2, {45});  // a full block of 32 and a part of one, for 2 layers and 2 sequences
   EXPECT_EQ(cache.blocks_in_use(), 8);
   EXPECT_EQ(cache.shared_blocks(), 0);
@@ -204,7 +204,7 @@ TEST(KvCache, ForksShareUntilTheyWrite) {
   EXPECT_EQ(cache.pool_blocks_in_use(), 12);  // the part blocks were copied
   EXPECT_EQ(cache.shared_blocks(), 4);
   const std::vector<float> own = run(*graph, &cache, {0, 1}, 2, 45, 4);
-  KvCache again(options_of(config));
+  KvSlots again(options_of(config));
   in_pieces(*graph, again, config, 2, {45});
   auto again_fork = again.fork();
   expect_same_bits(run(*graph, &again, {0, 1}, 2, 45, 4), own);
@@ -216,10 +216,10 @@ TEST(KvCache, ForksShareUntilTheyWrite) {
   EXPECT_EQ(cache.pool_blocks_in_use(), 0);
 }
 
-TEST(KvCache, ForksOutliveTheirOrigin) {
+TEST(KvSlots, ForksOutliveTheirOrigin) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  auto cache = std::make_unique<KvCache>(options_of(config));
+  auto cache = std::make_unique<KvSlots>(options_of(config));
   in_pieces(*graph, *cache, config, 1, {10});
   const auto fork = cache->fork();
   const std::vector<float> expected = run(*graph, cache.get(), {0}, 1, 10, 3);
@@ -227,10 +227,10 @@ TEST(KvCache, ForksOutliveTheirOrigin) {
   expect_same_bits(run(*graph, fork.get(), {0}, 1, 10, 3), expected);
 }
 
-TEST(KvCache, TheBatchIsFixedUntilReset) {
+TEST(KvSlots, TheBatchIsFixedUntilReset) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  KvCache cache(options_of(config));
+  KvSlots cache(options_of(config));
   run(*graph, &cache, {0}, 2, 0, 4);
   EXPECT_EQ(error_text(Code::kInvalidArgument, [&] { run(*graph, &cache, {0}, 3, 4, 1); }),
             "[kv] the cache holds 2 sequences, the call has 3; reset() the cache before another batch size");
@@ -242,10 +242,10 @@ TEST(KvCache, TheBatchIsFixedUntilReset) {
   EXPECT_EQ(cache.batch(), 3);
 }
 
-TEST(KvCache, MaxTokensIsALimitOfEachSequence) {
+TEST(KvSlots, MaxTokensIsALimitOfEachSequence) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  KvCache cache(options_of(config, 10));
+  KvSlots cache(options_of(config, 10));
   run(*graph, &cache, {0}, 4, 0, 8);
   EXPECT_EQ(error_text(Code::kResourceExhausted, [&] { run(*graph, &cache, {0}, 4, 8, 3); }),
             "[kv] layer 0 of the cache holds 8 tokens, the call adds 3, max_tokens is 10; truncate() or reset() the "
@@ -255,13 +255,13 @@ TEST(KvCache, MaxTokensIsALimitOfEachSequence) {
   EXPECT_EQ(cache.length(0), 10);
 }
 
-TEST(KvCache, WhatDoesNotFitIsRefused) {
+TEST(KvSlots, WhatDoesNotFitIsRefused) {
   const CausalConfig config{.layers = 2};
   const auto graph = compiled(config);
-  const auto refused = [&](KvCache* cache, std::vector<int64_t> slots) {
+  const auto refused = [&](KvSlots* cache, std::vector<int64_t> slots) {
     return error_text(Code::kInvalidArgument, [&] { run(*graph, cache, std::move(slots), 1, 0, 1); });
   };
-  KvCache heads({2, 4, 6, 64, DType::kF32}), dtype({2, 2, 6, 64, DType::kBF16}), good({2, 2, 6, 64, DType::kF32});
+  KvSlots heads({2, 4, 6, 64, DType::kF32}), dtype({2, 2, 6, 64, DType::kBF16}), good({2, 2, 6, 64, DType::kF32});
   EXPECT_EQ(refused(&heads, {0, 1}),
             "[kv] the cache has 4 heads of 6 in f32, the attention in layers.0.attn has 2 kv heads of 6 in f32");
   EXPECT_EQ(refused(&dtype, {0, 1}),
@@ -280,16 +280,16 @@ TEST(KvCache, WhatDoesNotFitIsRefused) {
             "[kv] block: a cache is given, but no attention has one");
 }
 
-TEST(KvCache, OptionsAreChecked) {
-  const auto refused = [](const KvCacheOptions& options) {
-    return error_text(Code::kInvalidArgument, [&] { KvCache cache(options); });
+TEST(KvSlots, OptionsAreChecked) {
+  const auto refused = [](const KvSlotsOptions& options) {
+    return error_text(Code::kInvalidArgument, [&] { KvSlots cache(options); });
   };
   EXPECT_EQ(refused({0, 1, 1, 1}), "[kv] the number of layers is 0, allowed are 1 to 65536");
   EXPECT_EQ(refused({1, -2, 1, 1}), "[kv] the number of heads is -2, allowed are 1 to 65536");
   EXPECT_EQ(refused({1, 1, int64_t{1} << 40, 1}), "[kv] head_dim is 1099511627776, allowed are 1 to 65536");
   EXPECT_EQ(refused({1, 1, 1, int64_t{1} << 31}), "[kv] max_tokens is 2147483648, allowed are 1 to 2147483647");
   EXPECT_EQ(refused({1, 1, 1, 1, DType::kF16}), "[kv] dtype is f16, allowed are f32 and bf16");
-  EXPECT_EQ(KvCache({1, 65536, 65536, 2147483647}).blocks_in_use(), 0);
+  EXPECT_EQ(KvSlots({1, 65536, 65536, 2147483647}).blocks_in_use(), 0);
 }
 
 // --- A call that fails
@@ -311,9 +311,9 @@ std::unique_ptr<CompiledGraph> with_host_kernel(HostKernel kernel) {
   return std::make_unique<CompiledGraph>(std::move(graph), options);
 }
 
-TEST(KvCache, ACallThatThrowsLeavesItAsItWas) {
+TEST(KvSlots, ACallThatThrowsLeavesItAsItWas) {
   bool fails = false;
-  KvCache* inside = nullptr;
+  KvSlots* inside = nullptr;
   std::string refusal;
   const auto graph = with_host_kernel([&](const HostCall& call) {
     if (inside != nullptr) refusal = error_text(Code::kFailedPrecondition, [&] { inside->reset(); });
@@ -321,7 +321,7 @@ TEST(KvCache, ACallThatThrowsLeavesItAsItWas) {
     copy_dense(call.inputs[0], call.outputs[0].data);
   });
   const CausalConfig config;
-  KvCache cache(options_of(config)), other(options_of(config));
+  KvSlots cache(options_of(config)), other(options_of(config));
 
   fails = true;  // the first call of all: nothing is fixed by it
   EXPECT_EQ(error_text(Code::kCancelled, [&] { run(*graph, &cache, {0}, 3, 900, 40); }), "[test] not today");
@@ -344,10 +344,10 @@ TEST(KvCache, ACallThatThrowsLeavesItAsItWas) {
 }
 
 // What a failed call, or tokens taken back, left in a block must not reach later tokens, not even as NaN.
-TEST(KvCache, WhatWasTakenBackReachesNobody) {
+TEST(KvSlots, WhatWasTakenBackReachesNobody) {
   const CausalConfig config;
   const auto graph = compiled(config);
-  KvCache cache(options_of(config)), other(options_of(config));
+  KvSlots cache(options_of(config)), other(options_of(config));
   run(*graph, &cache, {0}, 1, 0, 5);
   run(*graph, &other, {0}, 1, 0, 5);
   Hidden bad(1, 5, 20);
@@ -362,12 +362,12 @@ TEST(KvCache, WhatWasTakenBackReachesNobody) {
   }
 }
 
-TEST(KvCache, EmptyCallsAppendNothing) {
+TEST(KvSlots, EmptyCallsAppendNothing) {
   const CausalConfig config;
-  KvCache cache(options_of(config));
+  KvSlots cache(options_of(config));
   {
     const std::vector<int64_t> slots{0};
-    KvCache::Step step(cache, slots, 2, 0);
+    KvSlots::Step step(cache, slots, 2, 0);
     ASSERT_EQ(step.sequences().size(), 2u);
     step.commit();
   }

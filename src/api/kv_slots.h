@@ -14,7 +14,7 @@
 
 namespace atb {
 
-struct KvCacheOptions {
+struct KvSlotsOptions {
   int64_t slots = 1;  // layers
   int64_t kv_heads = 1;
   int64_t head_dim = 1;
@@ -27,15 +27,15 @@ struct KvCacheOptions {
 //
 // The batch (number of sequences) is fixed by the first step until reset(). Safe to call from several threads; while a
 // step is in progress whatever would change the cache throws kFailedPrecondition.
-class KvCache {
+class KvSlots {
  public:
   // kInvalidArgument for options out of range, or a dtype other than f32 and bf16.
-  explicit KvCache(const KvCacheOptions& options);
-  ~KvCache();
-  KvCache(const KvCache&) = delete;
-  KvCache& operator=(const KvCache&) = delete;
+  explicit KvSlots(const KvSlotsOptions& options);
+  ~KvSlots();
+  KvSlots(const KvSlots&) = delete;
+  KvSlots& operator=(const KvSlots&) = delete;
 
-  const KvCacheOptions& options() const { return options_; }
+  const KvSlotsOptions& options() const { return options_; }
   const KvLayout& layout() const;      // of one slot
   int64_t batch() const;               // 0 before the first step
   int64_t length(int64_t slot) const;  // tokens of each sequence; kInvalidArgument beyond the slots
@@ -49,7 +49,7 @@ class KvCache {
   // All slots are empty, blocks go back, and the next step may have another batch.
   void reset();
   // A cache with the same contents. Blocks are shared until one of the two writes to them.
-  std::unique_ptr<KvCache> fork() const;
+  std::unique_ptr<KvSlots> fork() const;
 
   // Appending `tokens` tokens to each of `batch` sequences in each of `slots`. From construction on there is room for
   // them; without a commit every slot stays as it was. One at a time; the cache must outlive it.
@@ -57,7 +57,7 @@ class KvCache {
    public:
     // Changes nothing and throws: kInvalidArgument where a slot does not exist or is named twice, or the batch is
     // another; kResourceExhausted beyond max_tokens or where memory runs out; kFailedPrecondition during another step.
-    Step(KvCache& cache, std::span<const int64_t> slots, int64_t batch, int64_t tokens);
+    Step(KvSlots& cache, std::span<const int64_t> slots, int64_t batch, int64_t tokens);
     ~Step();
     Step(const Step&) = delete;
     Step& operator=(const Step&) = delete;
@@ -67,7 +67,7 @@ class KvCache {
     void commit();
 
    private:
-    KvCache& cache_;
+    KvSlots& cache_;
     const std::vector<int64_t> slots_;
     const int64_t tokens_;
     bool first_ = false;  // of this cache: it fixes the batch
@@ -79,7 +79,7 @@ class KvCache {
   struct Pool;
   using Lock = std::unique_lock<std::mutex>;
 
-  KvCache(const KvCacheOptions& options, std::shared_ptr<Pool> pool);
+  KvSlots(const KvSlotsOptions& options, std::shared_ptr<Pool> pool);
   Lock lock() const;
   Lock lock_to_change(const char* what) const;
   int64_t length_of(int64_t slot) const;
@@ -88,7 +88,7 @@ class KvCache {
   void grow(std::span<const int64_t> slots, int64_t batch, int64_t tokens);
   void give_up(std::span<const int64_t> slots, bool first) noexcept;
 
-  const KvCacheOptions options_;
+  const KvSlotsOptions options_;
   std::shared_ptr<Pool> pool_;                      // guards the sequences too; outlives them
   std::vector<std::vector<KvSequence>> sequences_;  // by slot; none before its first step
   int64_t batch_ = 0;
