@@ -72,6 +72,13 @@ TEST_F(CanonicalMasks, FillsGoIntoABias) {
   Value* bias = graph_.add_input("bias", {DType::kF32, {2, Dim::symbol("T"), Dim::symbol("T")}, nullptr});
   EXPECT_EQ(after(fill(add(bias, scores_), future_, -1e9)), "add");
 }
+TEST_F(CanonicalMasks, FillsBelowAnAddedMaskAreAdded) {
+  EXPECT_EQ(after(add(fill(scores_, future_, -3e38), mask(absent_, -3e38))), "add add");
+}
+TEST_F(CanonicalMasks, FillsBelowOtherSumsStay) {
+  Value* bias = graph_.add_input("bias", {DType::kF32, {2, Dim::symbol("T"), Dim::symbol("T")}, nullptr});
+  EXPECT_EQ(after(add(fill(scores_, future_, -3e38), bias)), "where add");
+}
 TEST_F(CanonicalMasks, ScalesGoBelow) { EXPECT_EQ(after(times(fill(scores_, future_, -kInf), 0.3)), "mul add"); }
 TEST_F(CanonicalMasks, ScalesGoBelowSums) {
   EXPECT_EQ(after(times(add(scores_, mask(future_, -1e9)), 0.25)), "mul add");

@@ -90,10 +90,21 @@ bool is_mask(const Value* value) {
   return form && as_mask(*form);
 }
 
+// Read by softmaxes, maybe after a mask is added (GPT-Neo).
+bool becomes_probabilities(const Value* value) {
+  if (value->graph()->is_output(value) || value->uses().empty()) return false;
+  return std::all_of(value->uses().begin(), value->uses().end(), [&](const Use& use) {
+    if (use.node->is("softmax")) return true;
+    if (!use.node->is("add") || !only_softmax_reads(use.node->output())) return false;
+    const Value* other = use.node->input(use.node->input(0) == value ? 1 : 0);
+    return other != value && is_mask(other);
+  });
+}
+
 }  // namespace
 
 bool masked_fill(const Node& node, Rewriter& rewriter) {
-  if (!only_softmax_reads(node.output())) return false;
+  if (!becomes_probabilities(node.output())) return false;
   const DType dtype = node.output()->type().dtype;
   std::vector<Fill> fills;  // the last one, which wins, first
   for (Value* at = node.output(); fills.empty() || read_once(at); at = fills.back().x) {

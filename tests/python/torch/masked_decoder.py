@@ -12,6 +12,7 @@ from torch import Tensor, arange, full, ones, tril, triu, zeros
 LONGEST = 24  # positions, and the size of masks that are held as buffers
 VOCABULARY = 97
 INF = math.inf
+LOWEST = torch.finfo(torch.float32).min
 
 Masking = Callable[["Layer", Tensor], Tensor]
 Spelling = tuple[Masking, dict[str, Tensor]]
@@ -99,6 +100,10 @@ FILLED: dict[str, Spelling] = {
     "tril == 0, -1e9": (lambda m, s: s.masked_fill(lower(s) == 0, -1e9), {}),
     "tril == 0, -1e4": (lambda m, s: s.masked_fill(lower(s) == 0, -1e4), {}),
     "tril == 0, lowest": (lambda m, s: s.masked_fill(lower(s) == 0, torch.finfo(s.dtype).min), {}),
+    "fill, then a mask": (
+        lambda m, s: s.masked_fill(lower(s) == 0, LOWEST) + torch.where(lower(s) == 1, 0.0, LOWEST),
+        {},
+    ),
     "tril == 0, lowest f16": (lambda m, s: s.masked_fill(lower(s) == 0, -65504.0), {}),
     "tril < 1": (lambda m, s: s.masked_fill(lower(s) < 1, -INF), {}),
     "tril of integers": (lambda m, s: s.masked_fill(lower(s, torch.long) == 0, -INF), {}),
