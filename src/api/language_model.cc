@@ -34,7 +34,7 @@ int64_t choose_context(int64_t wanted, const ModelConfig& config) {
 }
 
 bool is_matrix_product(const Node& node) {
-  return node.is("linear") || node.is("merged_matmul") || node.is("fused_gate_up");
+  return node.is("linear") || node.is("merged_matmul") || node.is("fused_linear") || node.is("fused_gate_up");
 }
 
 // Bytes of the constants that every step reads in full; embeddings are read by row.

@@ -100,22 +100,4 @@ std::optional<MatmulFormat> find_matmul_format(std::string_view name, bool int8)
 // nearest even. A block below 1e-30 everywhere has scale 0; NaN or infinity makes the block's scale NaN.
 void quantize_row(const float* x, const QuantizedRows& out, int64_t row);
 
-enum class Activation { kNone, kSilu, kGeluErf, kGeluTanh, kRelu };
-
-// One panel of finished sums to its place: out[row][lane] = c[row][lane] + bias[lane], lanes 0 .. count - 1 (count <=
-// 16). With an activation: act(c[row][lane] + bias[lane]) * (c[row][16 + lane] + up_bias[lane]). Biases may be null.
-struct StoreArgs {
-  const float* c;
-  const float* up;   // only with an activation
-  int64_t c_stride;  // of both
-  int64_t rows;
-  const float* bias;
-  const float* up_bias;
-  Activation activation;
-  float* out;
-  int64_t out_stride;
-  int64_t count;
-};
-void store_panel(const StoreArgs& args);
-
 }  // namespace atb

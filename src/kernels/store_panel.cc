@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last step of a matrix product: bias, activation gate, and the way to the output.
+// The last step of a matrix product: bias, activation, gate, residual, and the way to the output.
+#include "kernels/store_panel.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/store_panel.cc"  // NOLINT
 #include "hwy/foreach_target.h"                      // IWYU pragma: keep
 // After foreach_target.h.
+#include <algorithm>
+
 #include "hwy/highway.h"
 #include "kernels/gemm_tile-inl.h"
 #include "kernels/math-inl.h"
-#include "kernels/matmul.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace atb {
@@ -24,7 +27,16 @@ HWY_INLINE HWY_ATTR TileVec activate(TileVec x) {
   return x;
 }
 
-// Stores the lanes of vector v that lie below args.count.
+// The vector at lane `at`, zeros behind the first `count` lanes: nothing is read past them.
+HWY_INLINE HWY_ATTR TileVec load_lanes(const float* from, int64_t count, int64_t at) {
+  const TileTag d;
+  if (at + static_cast<int64_t>(kVectorLanes) <= count) return hn::LoadU(d, from + at);
+  HWY_ALIGN float lanes[kVectorLanes] = {};
+  for (int64_t i = at; i < count; ++i) lanes[i - at] = from[i];
+  return hn::Load(d, lanes);
+}
+
+// Stores those lanes of a vector at lane `at` that lie below `count`.
 HWY_INLINE HWY_ATTR void store_lanes(TileVec value, float* out, int64_t count, int64_t at) {
   const TileTag d;
   if (at + static_cast<int64_t>(kVectorLanes) <= count) {
@@ -36,42 +48,51 @@ HWY_INLINE HWY_ATTR void store_lanes(TileVec value, float* out, int64_t count, i
   }
 }
 
-template <Activation A>
+template <Activation A, bool kGated, bool kResidual>
 HWY_ATTR void store_rows(const StoreArgs& args) {
   const TileTag d;
   // Biases of 16 lanes, zero-filled: adding 0 changes no sum (-0 + 0 = 0 aside, in every path alike).
   HWY_ALIGN float bias[kTileLanes] = {};
   HWY_ALIGN float up_bias[kTileLanes] = {};
-  for (int64_t i = 0; i < args.count; ++i) {
-    if (args.bias != nullptr) bias[i] = args.bias[i];
-    if (args.up_bias != nullptr) up_bias[i] = args.up_bias[i];
-  }
+  if (args.bias != nullptr) std::copy(args.bias, args.bias + args.count, bias);
+  if (kGated && args.up_bias != nullptr) std::copy(args.up_bias, args.up_bias + args.count, up_bias);
   for (int64_t row = 0; row < args.rows; ++row) {
     const float* c = args.c + row * args.c_stride;
     float* out = args.out + row * args.out_stride;
     for (size_t at = 0; at < kTileLanes; at += kVectorLanes) {
-      TileVec value = hn::Add(hn::LoadU(d, c + at), hn::Load(d, bias + at));
-      if constexpr (A != Activation::kNone) {
-        const TileVec up = hn::Add(hn::LoadU(d, args.up + row * args.c_stride + at), hn::Load(d, up_bias + at));
-        value = hn::Mul(activate<A>(value), up);
+      TileVec value = activate<A>(hn::Add(hn::LoadU(d, c + at), hn::Load(d, bias + at)));
+      if constexpr (kGated) {
+        const float* up = args.up + row * args.c_stride;
+        value = hn::Mul(value, hn::Add(hn::LoadU(d, up + at), hn::Load(d, up_bias + at)));
+      }
+      if constexpr (kResidual) {
+        const float* residual = args.residual + row * args.residual_stride;
+        value = hn::Add(value, load_lanes(residual, args.count, static_cast<int64_t>(at)));
       }
       store_lanes(value, out, args.count, static_cast<int64_t>(at));
     }
   }
 }
 
+template <Activation A>
+HWY_INLINE HWY_ATTR void store_parts(const StoreArgs& args) {
+  if (args.up != nullptr) return store_rows<A, true, false>(args);
+  if (args.residual != nullptr) return store_rows<A, false, true>(args);
+  store_rows<A, false, false>(args);
+}
+
 HWY_ATTR void store_any(const StoreArgs& args) {
   switch (args.activation) {
     case Activation::kNone:
-      return store_rows<Activation::kNone>(args);
+      return store_parts<Activation::kNone>(args);
     case Activation::kSilu:
-      return store_rows<Activation::kSilu>(args);
+      return store_parts<Activation::kSilu>(args);
     case Activation::kGeluErf:
-      return store_rows<Activation::kGeluErf>(args);
+      return store_parts<Activation::kGeluErf>(args);
     case Activation::kGeluTanh:
-      return store_rows<Activation::kGeluTanh>(args);
+      return store_parts<Activation::kGeluTanh>(args);
     case Activation::kRelu:
-      return store_rows<Activation::kRelu>(args);
+      return store_parts<Activation::kRelu>(args);
   }
 }
 

@@ -39,7 +39,7 @@ void register_op_linear(OpRegistry& registry) {
   op.make_cpu_kernel = [](const KernelRequest& request) -> std::unique_ptr<Kernel> {
     const Dim& features = request.node.output()->shape().back();
     if (!features.is_constant()) return nullptr;
-    return make_matmul_kernel(request, {{features.constant()}});
+    return make_matmul_kernel(request, {.splits = {features.constant()}, .norm = {}});
   };
   registry.add(std::move(op));
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 
+#include "kernels/store_panel.h"
+#include "ops/matmul_input_util.h"
 #include "ops/matmul_panels_util.h"
 #include "ops/row_runs_util.h"
 
@@ -20,10 +22,6 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 constexpr int64_t kRowBlock = 144;
 // Panels of a unit. A multiple of every tile's panels and of a gate and its up panel.
 constexpr int64_t kGroupPanels = 8;
-// Rows of a unit when activations are quantized beforehand.
-constexpr int64_t kQuantizeRows = 8;
-// Up to so many activations are quantized by each worker for itself: cheaper than meeting at a barrier.
-constexpr int64_t kOwnQuantizeTerms = 16384;
 
 class MatmulKernel final : public Kernel {
  public:
@@ -31,46 +29,46 @@ class MatmulKernel final : public Kernel {
       : op_(request.node.op_name()),
         format_(format),
         activation_(outputs.activation),
-        weight_(request, format, outputs.splits, outputs.activation != Activation::kNone) {
+        residual_(outputs.residual),
+        weight_(request, format, outputs.splits, outputs.gated),
+        input_(request, outputs.norm, format.int8, weight_.k()) {
     if (const Value* bias = request.node.input(2)) bias_ = request.store.f32(bias->constant());
   }
 
-  int phases() const override { return format_.int8 ? 2 : 1; }
+  int phases() const override { return input_.has_phase() ? 2 : 1; }
 
   int64_t units(const Call& call, int phase) const noexcept override {
     const int64_t rows = row_count(call);
     if (rows == 0) return 0;
-    if (quantizes(phase)) return quantizes_alone(rows) ? 0 : ceil_div(rows, kQuantizeRows);
+    if (prepares(phase)) return input_.units(rows);
     if (few(rows)) return weight_.units();
     return row_blocks(rows) * groups();
   }
 
   double cost(const Call& call, int phase) const noexcept override {
+    if (prepares(phase)) return input_.cost(row_count(call));
     const double rows = static_cast<double>(row_count(call));
     const double k = static_cast<double>(weight_.k());
-    if (quantizes(phase)) return 5 * rows * k;
     const double features = static_cast<double>(weight_.panels() * kPanelLanes);
     const double bytes = static_cast<double>(weight_.bytes()) + 4 * rows * (k + features);
     return std::max(bytes, rows * features * k / 4);
   }
 
-  size_t scratch_bytes(const Call& largest) const override {
-    return format_.int8 ? QuantizedRows::bytes(row_count(largest), weight_.k()) : 0;
-  }
+  size_t scratch_bytes(const Call& largest) const override { return input_.shared_bytes(row_count(largest)); }
 
   size_t worker_scratch_bytes(const Call& largest) const override {
     const int64_t rows = row_count(largest);
-    const size_t few_bytes = few_tile_bytes() + (format_.int8 ? QuantizedRows::bytes(kMaxFewRows, weight_.k()) : 0);
+    const size_t few_bytes = few_tile_bytes() + input_.worker_bytes();
     if (few(rows)) return few_bytes;
     return std::max(few_bytes, many_tile_bytes() + unpacked_bytes());
   }
 
   bool wants_whole_range(const Call& call, int phase) const noexcept override {
-    return !quantizes(phase) && few(row_count(call));
+    return !prepares(phase) && few(row_count(call));
   }
 
   void run(const Call& call, int phase, int64_t begin, int64_t end, std::byte* worker_scratch) const noexcept override {
-    if (quantizes(phase)) return run_quantize(call, begin, end);
+    if (prepares(phase)) return input_.prepare(call, begin, end, worker_scratch);
     if (few(row_count(call))) return run_few(call, begin, end, worker_scratch);
     for (int64_t unit = begin; unit < end; ++unit) run_many(call, unit, worker_scratch);
   }
@@ -85,8 +83,7 @@ class MatmulKernel final : public Kernel {
  private:
   static int64_t row_count(const Call& call) noexcept { return call.inputs[0].rows(); }
   static bool few(int64_t rows) noexcept { return rows <= kMaxFewRows; }
-  bool quantizes(int phase) const noexcept { return format_.int8 && phase == 0; }
-  bool quantizes_alone(int64_t rows) const noexcept { return few(rows) && rows * weight_.k() <= kOwnQuantizeTerms; }
+  bool prepares(int phase) const noexcept { return input_.has_phase() && phase == 0; }
   int64_t groups() const noexcept { return ceil_div(weight_.panels(), kGroupPanels); }
   int64_t row_blocks(int64_t rows) const noexcept { return ceil_div(rows, row_block(rows)); }
   // Even blocks of at most about kRowBlock rows, in whole tiles.
@@ -109,31 +106,18 @@ class MatmulKernel final : public Kernel {
   }
   size_t unpacked_bytes() const { return format_.unpack == nullptr ? 0 : format_.unpacked_bytes(pass_terms()); }
 
-  QuantizedRows shared_quantized(const Call& call) const noexcept {
-    return QuantizedRows::bind(call.scratch, row_count(call), weight_.k());
-  }
-
-  void run_quantize(const Call& call, int64_t begin, int64_t end) const noexcept {
-    const RowRuns x(call.inputs[0]);
-    const QuantizedRows quantized = shared_quantized(call);
-    const int64_t last = std::min(end * kQuantizeRows, row_count(call));
-    for (int64_t row = begin * kQuantizeRows; row < last; ++row) quantize_row(x.row(row), quantized, row);
-  }
-
   // Four far streams: the range in quarters, one unit of each at a time; the up to three units left over together.
   void run_few(const Call& call, int64_t begin, int64_t end, std::byte* scratch) const noexcept {
-    const RowRuns x(call.inputs[0]);
+    const MatmulRows prepared = input_.rows(call, scratch + few_tile_bytes());
     std::array<const float*, kMaxFewRows> rows{};
     FewRowsArgs args{};
     args.rows = static_cast<int>(row_count(call));
     args.k = weight_.k();
     args.x = rows.data();
-    for (int row = 0; row < args.rows; ++row) rows[static_cast<size_t>(row)] = x.row(row);
-    if (quantizes_alone(args.rows) && format_.int8) {
-      args.quantized = QuantizedRows::bind(scratch + few_tile_bytes(), args.rows, args.k);
-      for (int row = 0; row < args.rows; ++row) quantize_row(x.row(row), args.quantized, row);
-    } else if (format_.int8) {
-      args.quantized = shared_quantized(call);
+    args.quantized = prepared.quantized;
+    if (!format_.int8) {
+      const RowRuns x(prepared.x);
+      for (int row = 0; row < args.rows; ++row) rows[static_cast<size_t>(row)] = x.row(row);
     }
     float* tile = reinterpret_cast<float*>(scratch);
     const int64_t quarter = (end - begin) / kMaxStreams;
@@ -163,6 +147,7 @@ class MatmulKernel final : public Kernel {
   // A block of rows x a group of panels. Units go through the blocks of a group first: its weights stay in L2.
   void run_many(const Call& call, int64_t unit, std::byte* scratch) const noexcept {
     const int64_t rows = row_count(call);
+    const MatmulRows prepared = input_.shared_rows(call);
     const int64_t block = row_block(rows);
     const int64_t first_row = unit % row_blocks(rows) * block;
     const int64_t last_row = std::min(first_row + block, rows);
@@ -185,7 +170,7 @@ class MatmulKernel final : public Kernel {
         args.c = tile + (panel - first_panel) * kPanelLanes;
         args.c_stride = kStride;
         args.accumulate = term > 0;
-        many_rows(call, args, first_row, last_row, term);
+        many_rows(prepared, args, first_row, last_row, term);
       }
     }
     for (int64_t panel = first_panel; panel < last_panel; panel += weight_.unit_panels()) {
@@ -203,13 +188,14 @@ class MatmulKernel final : public Kernel {
     return unpacked;
   }
 
-  void many_rows(const Call& call, ManyRowsArgs args, int64_t first, int64_t last, int64_t term) const noexcept {
+  void many_rows(const MatmulRows& prepared, ManyRowsArgs args, int64_t first, int64_t last,
+                 int64_t term) const noexcept {
     if (format_.int8) {
       args.rows = last - first;
-      args.quantized = shared_quantized(call).from(first, term);
+      args.quantized = prepared.quantized.from(first, term);
       return format_.many_rows(args);
     }
-    const RowRuns x(call.inputs[0]);
+    const RowRuns x(prepared.x);
     args.x_stride = x.stride();
     for (int64_t row = first; row < last; row += args.rows) {
       args.rows = std::min(x.run_end(row), last) - row;
@@ -223,6 +209,7 @@ class MatmulKernel final : public Kernel {
   void store(const Call& call, int64_t unit, int64_t first, int64_t count, const float* c, const float* up,
              int64_t c_stride) const noexcept {
     const MatmulPanel& panel = weight_.info(unit * weight_.unit_panels());
+    const bool gated = weight_.unit_panels() > 1;
     const RowRuns out(call.outputs[static_cast<size_t>(panel.output)]);
     StoreArgs args{};
     args.c_stride = c_stride;
@@ -230,37 +217,56 @@ class MatmulKernel final : public Kernel {
     args.count = panel.count;
     if (bias_ != nullptr) {
       args.bias = bias_.get() + panel.first_row;
-      if (activation_ != Activation::kNone) {
-        args.up_bias = bias_.get() + weight_.info(unit * weight_.unit_panels() + 1).first_row;
-      }
+      if (gated) args.up_bias = bias_.get() + weight_.info(unit * weight_.unit_panels() + 1).first_row;
     }
     args.out_stride = out.stride();
     for (int64_t row = first; row < first + count; row += args.rows) {
       args.rows = std::min(out.run_end(row), first + count) - row;
       args.c = c + (row - first) * c_stride;
-      args.up = up + (row - first) * c_stride;
+      if (gated) args.up = up + (row - first) * c_stride;
       args.out = out.row(row) + panel.column;
+      if (residual_ >= 0) add_residual(call, panel, row, args);
       store_panel(args);
     }
+  }
+
+  // At most args.rows rows from `row` on.
+  void add_residual(const Call& call, const MatmulPanel& panel, int64_t row, StoreArgs& args) const noexcept {
+    const RowRuns residual(call.inputs[static_cast<size_t>(residual_)]);
+    args.rows = std::min(args.rows, residual.run_end(row) - row);
+    args.residual = residual.row(row) + panel.column;
+    args.residual_stride = residual.stride();
   }
 
   std::string op_;
   MatmulFormat format_;
   Activation activation_;
+  int residual_;
   MatmulPanels weight_;
+  MatmulInput input_;
   std::shared_ptr<const float> bias_;
 };
 
 bool is_f32(const Value* value) { return value->type().dtype == DType::kF32; }
 
+// True if input `index` (-1: none) is absent or a constant.
+bool is_fixed(const Node& node, int index) {
+  const Value* value = index < 0 ? nullptr : node.input(static_cast<size_t>(index));
+  return value == nullptr || value->is_constant();
+}
+
+bool takes_operands(const Node& node, const MatmulOutputs& outputs) {
+  if (!node.input(1)->is_constant() || !is_fixed(node, 2)) return false;
+  if (outputs.norm && !(is_fixed(node, outputs.norm->weight) && is_fixed(node, outputs.norm->bias))) return false;
+  if (outputs.residual >= 0 && !is_f32(node.input(static_cast<size_t>(outputs.residual)))) return false;
+  return is_f32(node.input(0)) && std::all_of(node.outputs().begin(), node.outputs().end(), is_f32);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_kernel(const KernelRequest& request, const MatmulOutputs& outputs) {
-  const Node& node = request.node;
-  const Value* weight = node.input(1);
-  const Value* bias = node.input(2);
-  if (!weight->is_constant() || (bias != nullptr && !bias->is_constant())) return nullptr;
-  if (!is_f32(node.input(0)) || !std::all_of(node.outputs().begin(), node.outputs().end(), is_f32)) return nullptr;
+  if (!takes_operands(request.node, outputs)) return nullptr;
+  const Value* weight = request.node.input(1);
   const Constant& constant = *weight->constant();
   const bool encoded = constant.encoding() != nullptr;
   const std::string name = encoded ? constant.encoding()->name : std::string(dtype_name(constant.dtype()));

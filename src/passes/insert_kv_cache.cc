@@ -15,12 +15,17 @@
 namespace atb {
 namespace {
 
+// A product with one weight that adds nothing of another value.
+bool is_linear(const Node& node) {
+  return node.is("linear") || (node.is("fused_linear") && node.outputs().size() == 1 && node.input(5) == nullptr);
+}
+
 // The node before which rows are gathered: the last linear, behind which only operators on each row alone follow.
 const Node* find_head(const Graph& graph, const AxisLabels& labels) {
   const Value* value = graph.outputs()[0];
   while (value->producer() != nullptr) {
     const Node* node = value->producer();
-    if (node->is("linear")) return labels.step_shape(node->input(0)).size() == 2 ? node : nullptr;
+    if (is_linear(*node)) return labels.step_shape(node->input(0)).size() == 2 ? node : nullptr;
     const bool rowwise =
         is_broadcasting(*node) || is_elementwise(*node) || node->is("softmax") || labels.selects_last(*node);
     if (!rowwise || value->uses().size() > 1) return nullptr;

@@ -111,6 +111,10 @@ std::vector<OpCase> cases() {
   list.push_back({.op = "merged_matmul",
                   .inputs = {random_tensor({3, 5, 64}, 1), weight({40, 64}, random_values(2560, 2))},
                   .attrs = {{"splits", std::vector<int64_t>{24, 16}}}});
+  list.push_back({.op = "fused_linear",
+                  .inputs = {random_tensor({3, 5, 64}, 1), weight({40, 64}, random_values(2560, 2)), no_operand(),
+                             weight({64}, random_values(64, 3)), no_operand(), random_tensor({3, 5, 40}, 4)},
+                  .attrs = {{"splits", std::vector<int64_t>{40}}, {"norm", std::string("layer")}, {"eps", 1e-5}}});
   list.push_back({.op = "fused_gate_up",
                   .inputs = {random_tensor({3, 5, 64}, 1), weight({40, 64}, random_values(2560, 2))},
                   .attrs = {{"activation", std::string("silu")}}});

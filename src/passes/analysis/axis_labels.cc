@@ -3,6 +3,7 @@
 #include "passes/analysis/axis_labels.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -58,9 +59,9 @@ bool mentions(const Dim& dim, const Dim& symbol) {
 
 using LabelRule = std::function<Labels(const Context&)>;
 
-// Weights and the like must be the same for every token.
-void require_features(const Context& c, size_t first) {
-  for (size_t i = first; i < c.inputs.size(); ++i) {
+// Weights and the like, inputs [first, last), must be the same for every token.
+void require_features(const Context& c, size_t first, size_t last = SIZE_MAX) {
+  for (size_t i = first; i < std::min(last, c.inputs.size()); ++i) {
     if (c.has(i) && !only_features(c.labels(i))) {
       refuse_cache(c.node, "input " + c.node.input(i)->name() + " has axes " + to_text(c.labels(i)) +
                                "; only attention may combine tokens");
@@ -70,16 +71,18 @@ void require_features(const Context& c, size_t first) {
 
 Labels same_labels(const Context& c) { return c.labels(0); }
 
-// Works along the last axis with weights: linear, norms, softmax.
-Labels along_features(const Context& c) {
+// Works along the last axis with weights, inputs [1, last): linear, norms, softmax.
+Labels along_features_until(const Context& c, size_t last) {
   const Labels& x = c.labels(0);
   if (x.empty() || x.back() != Axis::kFeature) {
     refuse_cache(c.node, "its last axis is the " + std::string(label_name(x.empty() ? Axis::kFeature : x.back())) +
                              " axis, so it mixes tokens");
   }
-  require_features(c, 1);
+  require_features(c, 1, last);
   return x;
 }
+
+Labels along_features(const Context& c) { return along_features_until(c, c.inputs.size()); }
 
 // Distance of the token axis from the last, -1 without one.
 int64_t token_axis(const Labels& labels) {
@@ -122,6 +125,15 @@ Labels combine_residual(const Context& c) {
   }
   require_features(c, 2);
   return c.labels(0);
+}
+
+Labels fused_linear(const Context& c) {
+  constexpr size_t kResidual = 5;
+  Labels labels = along_features_until(c, kResidual);
+  if (c.has(kResidual) && c.labels(kResidual) != labels) {
+    refuse_cache(c.node, "adds axes " + to_text(c.labels(kResidual)) + " to " + to_text(labels));
+  }
+  return labels;
 }
 
 // What stopped SDPA from fusing the attention that begins with these scores: " (..)", or nothing where that is not
@@ -371,6 +383,7 @@ const std::map<std::string, LabelRule, std::less<>>& rules() {
       {"flash_attention", flash_attention},
       {"fused_add_norm", combine_residual},
       {"fused_gate_up", along_features},
+      {"fused_linear", fused_linear},
       {"iota", iota},
       {"layer_norm", along_features},
       {"linear", along_features},

@@ -2,17 +2,12 @@
 // GateUp: activation(gate linear) * (up linear) on one x becomes FusedGateUp.
 #include "passes/engine/pattern.h"
 #include "passes/patterns/merge_util.h"
+#include "passes/patterns/product_util.h"
 
 namespace atb {
 namespace {
 
 const std::vector<std::string> kLinears = {"gate", "up"};
-
-// fused_gate_up's name of the activation.
-std::string activation_name(const Node& activation) {
-  if (!activation.is("gelu")) return activation.op_name();
-  return "gelu_" + activation.attrs().text("approximate");
-}
 
 std::optional<Mismatch> check_equal_widths(const Match& match) {
   const Dim& gate = match.node("gate")->output()->dim(-1);
