@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -40,7 +41,8 @@ def bench(model: Path, *flags: object) -> str:
 def test_shares_sum_up_and_every_kernel_appears(model: Path, flag: str) -> None:
     profile = json.loads(bench(model, flag, "--json"))["profile"]
     explained = json.loads(run("explain", model, "--json"))
-    kernels = explained["kernels_per_layer"]["after"] * (1 if flag == "--profile" else explained["layers"])
+    kernels = explained["kernels_per_layer"]["after"]  # on average: the first norm goes into its product
+    kernels = math.ceil(kernels) if flag == "--profile" else kernels * explained["layers"]
     assert profile["dropped_events"] == 0
     for phase in (profile["prefill"], profile["decode"]):
         parts = [*phase["nodes"], phase["waits"], phase["elsewhere"]]
@@ -56,7 +58,11 @@ def test_shares_sum_up_and_every_kernel_appears(model: Path, flag: str) -> None:
     assert profile["decode"]["tokens"] == 5
     assert profile["prefill"]["tokens"] == 40
     layers = explained["layers"] if flag == "--profile" else 1
-    assert all(n["count"] == 5 * layers for n in profile["decode"]["nodes"] if n["in_layers"])
+    counts = [n["count"] for n in profile["decode"]["nodes"] if n["in_layers"]]
+    assert (
+        set(counts) <= {5, 5 * layers}
+        and sum(counts) == 5 * explained["kernels_per_layer"]["after"] * explained["layers"]
+    )
 
 
 def test_as_text(model: Path) -> None:
@@ -116,7 +122,6 @@ def test_each_step_has_the_nodes_that_explain_counts(model: Path, tmp_path: Path
     assert {e["name"] for e in steps} == {"prefill", "decode"}
     for step in steps:
         inside = [e for e in events if e.get("cat") == "node" and step["ts"] <= e["ts"] <= step["ts"] + step["dur"]]
-        for layer in range(explained["layers"]):
-            names = {e["name"] for e in inside if e["args"].get("layer") == layer}
-            assert len(names) == explained["kernels_per_layer"]["after"]
+        names = {e["name"] for e in inside if e["args"].get("layer", -1) >= 0}
+        assert len(names) == explained["kernels_per_layer"]["after"] * explained["layers"]
         assert all(e["args"]["variant"] for e in inside)

@@ -14,6 +14,9 @@ const std::vector<PlantKind>& plant_kinds() {
       {"SDPA", kSdpaFlaws, plant_sdpa},
       {"GateUp", kGateUpFlaws, plant_gate_up},
       {"AddNorm", kAddNormFlaws, plant_add_norm},
+      {"NormLinear", kNormLinearFlaws, plant_norm_linear},
+      {"LinearActivation", kLinearActivationFlaws, plant_linear_activation},
+      {"LinearResidual", kLinearResidualFlaws, plant_linear_residual},
   };
   return kinds;
 }

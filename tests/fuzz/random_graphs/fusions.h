@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four fusions planted in random graphs: whole, in many spellings, and with one flaw that must stop them.
+// The fusions planted in random graphs: whole, in many spellings, and with one flaw that must stop them.
 #pragma once
 
 #include <array>
@@ -34,11 +34,17 @@ Plant plant_qkv_rope(Sketch& sketch, std::string_view flaw);
 Plant plant_sdpa(Sketch& sketch, std::string_view flaw);
 Plant plant_gate_up(Sketch& sketch, std::string_view flaw);
 Plant plant_add_norm(Sketch& sketch, std::string_view flaw);
+Plant plant_norm_linear(Sketch& sketch, std::string_view flaw);
+Plant plant_linear_activation(Sketch& sketch, std::string_view flaw);
+Plant plant_linear_residual(Sketch& sketch, std::string_view flaw);
 
 extern const std::vector<std::string> kQkvRopeFlaws;
 extern const std::vector<std::string> kSdpaFlaws;
 extern const std::vector<std::string> kGateUpFlaws;
 extern const std::vector<std::string> kAddNormFlaws;
+extern const std::vector<std::string> kNormLinearFlaws;
+extern const std::vector<std::string> kLinearActivationFlaws;
+extern const std::vector<std::string> kLinearResidualFlaws;
 
 const std::vector<PlantKind>& plant_kinds();
 

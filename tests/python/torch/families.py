@@ -149,6 +149,6 @@ def documented(family: str) -> dict[str, str]:
 def reported(report: dict[str, Any]) -> dict[str, str]:
     """The same columns of a report, but the first and the kernels before, which depend on the spelling of attention."""
     columns = {item["name"]: f"{item['layers_matched']}/{report['layers']}" for item in report["patterns"]}
-    return {name: columns[name] for name in ("QKV+RoPE", "SDPA", "GateUp", "AddNorm")} | {
-        "after": f"{report['kernels_per_layer']['after']:g}"
-    }
+    none = f"0/{report['layers']}"  # rare ones that neither matched nor missed are not in a report
+    names = ("QKV+RoPE", "SDPA", "GateUp", "AddNorm", "NormLinear", "LinearActivation", "LinearResidual")
+    return {name: columns.get(name, none) for name in names} | {"after": f"{report['kernels_per_layer']['after']:g}"}

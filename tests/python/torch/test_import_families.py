@@ -48,7 +48,7 @@ def test_gemma3_with_layers_of_both_kinds() -> None:
     fast = atb_torch.compile(model, threads=1)
     with torch.no_grad():
         assert families.distance(fast(ids).logits, model(ids, use_cache=False).logits) < BOUND
-    assert families.reported(fast.report())["after"] == "12"
+    assert families.reported(fast.report())["after"] == "11.75"
 
 
 @pytest.mark.slow
