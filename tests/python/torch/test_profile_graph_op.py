@@ -51,7 +51,8 @@ def test_a_block_is_one_entry_and_one_launch(threads: int) -> None:
     assert all(node["count"] == 1 for node in entry["nodes"])
     operators = [node["op"] for node in entry["nodes"]]
     assert "flash_attention" in operators
-    assert operators.count("linear") >= 4  # three slices of the projection on streams of their own, and the output's
+    # Three slices of the projection on streams of their own, each with its norm, and the output's with the residual.
+    assert operators.count("fused_linear") == 4
     assert report["kernels_per_layer"]["after"] < report["kernels_per_layer"]["before"]
 
 
