@@ -144,14 +144,13 @@ def _add_mask(call: BlockCall, mask: torch.Tensor, own: int, past: int | None) -
     if mask.dim() not in wanted:
         wrong_call(f"attention_mask is {list(mask.shape)}; expected {expected}")
     unknown = past is not None and is_traced([mask])  # what a cache holds is another number at each call
-    if past is not None and not unknown and mask.shape[-1] == 1:
-        mask = mask.expand(*mask.shape[:-1], keys)
     dims: list[int | str] = []
     for extent, full, name in zip(mask.shape, wanted[mask.dim()], names[mask.dim()], strict=True):
         if unknown and name == "S":
             dims.append("S")
             continue
-        if extent not in (1, full):
+        # One number for all keys would let a mask of a step's own tokens pass for one of all that the cache holds.
+        if extent != full and (extent != 1 or name == "S"):
             wrong_call(f"attention_mask is {list(mask.shape)}; expected {expected}")
         symbol = "T" if name == "S" and past is None and own == tokens else name
         dims.append(symbol if isinstance(symbol, str) and extent == full else extent)

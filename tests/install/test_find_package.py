@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,7 +103,7 @@ def test_another_version_is_refused(prefix: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "library"), [("fused_op", "scaled_add"), ("block_plugin", "qk_norm")])
 def test_kernels_outside_the_tree_run_as_their_readme_shows(
-    name: str, library: str, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, library: str, prefix: Path, tmp_path: Path
 ) -> None:
     build_example(name, prefix, tmp_path)
     linked = succeed("ldd", tmp_path / "build" / f"lib{library}.so")
@@ -109,8 +111,11 @@ def test_kernels_outside_the_tree_run_as_their_readme_shows(
     [(_, example)] = blocks(EXAMPLES / name / "README.md", "python")
     if "torch" in example:
         pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path / "build")
-    exec(compile(example, f"{name}/README.md", "exec"), {})
+    # A process of its own: a library stays loaded, and other tests load one of the same kernels.
+    (tmp_path / "build" / "example.py").write_text(example, encoding="utf-8")
+    path = os.pathsep.join(sys.path)
+    command = ["env", "-C", tmp_path / "build", f"PYTHONPATH={path}", sys.executable, "example.py"]
+    succeed(*command)
 
 
 @pytest.mark.parametrize("name", sorted(folder.name for folder in EXAMPLES.iterdir()))

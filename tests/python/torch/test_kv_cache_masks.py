@@ -170,7 +170,7 @@ def test_masks_that_do_not_fit_say_what_would() -> None:
     )
     with pytest.raises(core.InvalidArgumentError, match=expected):
         block(x, attention_mask=torch.ones(2, 3), kv_cache=cache)
-    for shape in ((2, 7), (3, 6), (2, 3, 3), (2, 6, 6), (2, 4, 3, 7), (6,), (2, 3, 4, 3, 6)):
+    for shape in ((2, 7), (2, 1), (2, 3, 1), (3, 6), (2, 3, 3), (2, 6, 6), (2, 4, 3, 7), (6,), (2, 3, 4, 3, 6)):
         with pytest.raises(core.InvalidArgumentError, match=r"attention_mask is .*; expected \[2, 6\]"):
             block(x, attention_mask=torch.ones(shape), kv_cache=cache)
     with pytest.raises(core.InvalidArgumentError, match="attention_mask"):
