@@ -186,7 +186,7 @@ MISTAKES: dict[str, dict[str, Edit]] = {
         **ROTATION,
         **LAYER_NORM_EPS,
         "tanh for erf": text("= gelu", "} :", ', approximate="tanh"} :'),
-        "keys and values exchanged": exchange(r"= slice.*axis=2", "[4, 5", "[5, 6"),
+        "keys and values exchanged": exchange(r"= take\(.*self_attention", "lifted_tensor_0", "lifted_tensor_1"),
         "interleaved q and k": weights(
             r"query_key_value\.weight",
             lambda w: torch.cat([_pairs(w[: 5 * HEAD]).reshape(5 * HEAD, -1), w[5 * HEAD :]]),
