@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from atb.errors import FailedPreconditionError, InvalidArgumentError
@@ -36,7 +36,7 @@ class SamplingOptions:
         known = cls.__dataclass_fields__
         for name in options:
             if name not in known:
-                raise InvalidArgumentError(f"[generate] option {name!r} is not known; known are {', '.join(known)}")
+                raise unknown_option(name, known, {"eos_token_id": "pass stop_token_ids"})
         sampling = cls(**options)
         for name in ("max_new_tokens", "top_k", "seed"):
             as_int(getattr(sampling, name), name)
@@ -46,6 +46,30 @@ class SamplingOptions:
         if sampling.seed < 0:
             raise InvalidArgumentError(f"[generate] seed is {sampling.seed}; expected 0 or more")
         return sampling
+
+    def of_row(self, row: int) -> SamplingOptions:
+        """Of a row of a batch, which draws as it would alone with seed + row; behind the largest seed comes 0."""
+        return replace(self, seed=(int(self.seed) + row) % _INT64.stop)
+
+
+# Options of transformers' generate, and what they are here.
+_HINTS = {
+    "do_sample": "temperature says it: 0 is greedy, above it samples",
+    "max_length": "pass max_new_tokens, which counts the new tokens alone",
+    "max_tokens": "pass max_new_tokens",
+    "generation_config": "pass what it holds as options",
+    "repetition_penalty": "there are no penalties",
+    "num_beams": "there is no beam search",
+}
+
+
+def unknown_option(name: str, known: Iterable[str], hints: Mapping[str, str]) -> InvalidArgumentError:
+    """The error of an option of `generate` that there is not: a hint where it goes by another name, and all options."""
+    known = list(known)
+    hint = {**_HINTS, **hints}.get(name)
+    return InvalidArgumentError(
+        f"[generate] option {name!r} is not known{f': {hint}' if hint else ''}; known are {', '.join(known)}"
+    )
 
 
 def submit(engine: Any, prompt_ids: list[int], sampling: SamplingOptions) -> int:

@@ -86,15 +86,16 @@ class LLM:
     def generate(self, prompts: Prompt | Sequence[Prompt], **options: Any) -> list[GenerationOutput]:
         """Continues each prompt (text, or token ids); options are the fields of `SamplingOptions`.
 
-        The prompts run as one ragged batch, without padding; one prompt gives a list of one.
+        The prompts run as one ragged batch, without padding; one prompt gives a list of one. Prompt i draws with
+        seed + i, as it would alone with that seed.
         """
         sampling = SamplingOptions.from_options(options)
         prompt_ids = [self._encode(prompt) for prompt in _as_list(prompts)]
         engine = self.engine
         requests: list[int] = []
         try:
-            for ids in prompt_ids:
-                requests.append(submit(engine, ids, sampling))
+            for index, ids in enumerate(prompt_ids):
+                requests.append(submit(engine, ids, sampling.of_row(index)))
             finished = drive(engine, requests)
             return [
                 GenerationOutput(self._text_of(tokens), tokens, ids, reason, self._timing(engine, request))

@@ -194,7 +194,7 @@ def merge(*partials: Partial) -> Partial:
     """Partial results over different keys as one over all of them, folded from the left in the order given."""
     if not partials:
         raise InvalidArgumentError("[native] merge of no partial results; at least one is needed")
-    merged, rest = partials[0], partials[1:]
+    merged, rest = _partial(partials[0], "a partial result"), partials[1:]
     while rest:
         merged = _merge([merged, *rest[: _MERGED_AT_ONCE - 1]])
         rest = rest[_MERGED_AT_ONCE - 1 :]
@@ -253,7 +253,7 @@ def _other_inputs(
         numbers = first_query if isinstance(first_query, Sequence) else [first_query]
         first_query = array.array("i", [_position(number) for number in numbers])
     count = _shape(first_query, "first_query", 1)[0] if first_query is not None else 1
-    output, largest, total = running if running is not None else (None, None, None)
+    output, largest, total = _partial(running, "running") if running is not None else (None, None, None)
     return {
         "mask": (mask, _mask_shape(mask, heads)),
         "first_query": (first_query, (1 if count == 1 else "B",)),
@@ -295,10 +295,19 @@ def _merge(partials: Sequence[Partial]) -> Partial:
 
 def _partial_inputs(partials: Sequence[Partial]) -> dict[str, tuple[Any, Extents]]:
     inputs: dict[str, tuple[Any, Extents]] = {}
-    for i, (output, largest, total) in enumerate(partials):
+    for i, (output, largest, total) in enumerate(_partial(one, "a partial result") for one in partials):
         rows: Extents = ("B", "T", *_shape(output, "output", 4)[2:])
         inputs |= {f"output{i}": (output, rows), f"max{i}": (largest, rows[:3]), f"sum{i}": (total, rows[:3])}
     return inputs
+
+
+def _partial(value: Any, name: str) -> Partial:
+    if not isinstance(value, tuple) or len(value) != len(Partial._fields):
+        raise InvalidArgumentError(
+            f"[native] {name} is a {type(value).__name__}; a native.Partial(output, max, sum) is needed, as "
+            "partial_attention gives"
+        )
+    return Partial(*value)
 
 
 def _shape(value: Any, name: str, rank: int | None = None) -> tuple[int, ...]:

@@ -8,12 +8,14 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import atb
 import torch
 from atb import _core
+from atb.generation import as_int
 
 from atb_torch.caches import CachedCall, find_home, tokens_of
 from atb_torch.checks import check_arguments, check_mode, check_module, check_unshared, plain
@@ -34,12 +36,28 @@ from atb_torch.guards import Guards
 from atb_torch.importer import Imported, State, import_program
 from atb_torch.kv_cache import KVCache
 from atb_torch.ones import same_at_one
-from atb_torch.options import MODELS_OWN, ModelsOwn, as_level, note_fixed_sizes, note_unbuilt, set_mode
+from atb_torch.options import (
+    MODELS_OWN,
+    ModelsOwn,
+    as_level,
+    as_threads,
+    check_optimizer,
+    note_fixed_sizes,
+    note_unbuilt,
+    set_mode,
+)
 from atb_torch.releasing import release_parameters
 from atb_torch.stopping import Stop, StopRule
 
 _MAX_VARIANTS = 8  # programs kept for one form of call; each has packed weights of its own
 _EXPORT = threading.RLock()  # torch.export traces for one thread at a time, whichever module
+
+
+def exporting_alone() -> AbstractContextManager[Any]:
+    """What a thread holds while it exports, or runs modules without data."""
+    return _EXPORT
+
+
 _MAX_FORMS = 16  # forms of call kept, the oldest goes: a number that is another one at each call makes no end of them
 
 
@@ -295,11 +313,16 @@ class CompiledModule(torch.nn.Module):
         stop: what else ends a row and stays in it: a string, token ids in a row, or a list of such; strings need
             `tokenizer`, anything that decodes ids.
         streamer: gets the prompt and then each token as it is chosen, as transformers' TextStreamer; for one row.
-        options: max_new_tokens, temperature (0: greedy), top_k, top_p, seed.
+        options: max_new_tokens, temperature (0: greedy), top_k, top_p, seed (row i draws with seed + i, as it would
+            alone with that seed).
         """
         from atb_torch import decoder
-        from atb_torch.generation import generate
+        from atb_torch.generation import generate, prompt_rows, sampling_options
 
+        sampling = sampling_options(options)
+        prompt_rows(input_ids, attention_mask)
+        ends = None if isinstance(eos_token_id, ModelsOwn) else decoder.as_ids(eos_token_id)
+        fill = None if pad_token_id is None else as_int(pad_token_id, "pad_token_id")
         check_mode(self.module)
         with self._lock:  # two callers make one engine
             self._forget_if_changed()
@@ -310,13 +333,11 @@ class CompiledModule(torch.nn.Module):
                     self._give_up_parameters("generate()")
                 self._remember()
             engine = self._engine
-        if isinstance(eos_token_id, ModelsOwn):
-            ends = decoder.end_token_ids(self.module)
-        else:
-            ends = decoder.as_ids(eos_token_id)
-        fill = pad_token_id if pad_token_id is not None else decoder.pad_token_id(self.module)
-        rule = StopRule(ends, stop, tokenizer)
-        return generate(engine, input_ids, attention_mask, rule=rule, pad_token_id=fill, streamer=streamer, **options)
+        fill = fill if fill is not None else decoder.pad_token_id(self.module)
+        rule = StopRule(decoder.end_token_ids(self.module) if ends is None else ends, stop, tokenizer)
+        return generate(
+            engine, input_ids, attention_mask, sampling=sampling, rule=rule, pad_token_id=fill, streamer=streamer
+        )
 
     def _make_engine(self) -> Any:
         """The native one; where blocks have plugins, one that calls the forward behind a cache."""
@@ -441,14 +462,14 @@ def compile(
     Raises `atb.UnsupportedError` with the reason for what cannot be compiled; operators without a lowering are listed
     all at once with the modules that call them.
     """
+    check_optimizer(optimizer)
+    options = {"threads": as_threads(threads), "opt_level": as_level(opt_level)}
     note_unbuilt(enable_prefix_caching, enable_speculative)
     if log_level is not None:
         _core.set_log_level(log_level)
     module = as_module(model)
     set_mode(module, mode)
-    compiled = CompiledModule(
-        module, optimizer=optimizer, release=release, threads=threads, opt_level=as_level(opt_level)
-    )
+    compiled = CompiledModule(module, optimizer=optimizer, release=release, **options)
     call = example_call(model, module, example_inputs)
     if call is not None:
         compiled.prepare(call)

@@ -6,23 +6,22 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from atb import Graph, _core
 from atb.errors import UnsupportedError
+from atb.generation import as_ids as checked_ids
+from atb.generation import is_int
 
 from atb_torch.block_export import without_caches
-from atb_torch.compiler import call_of, import_call
-from atb_torch.guards import Guards
+from atb_torch.compiler import call_of, exporting_alone, import_call
+from atb_torch.decoder_sizes import longest, require_one_form
 from atb_torch.kv_cache import KVCache
 from atb_torch.releasing import release_parameters
 
 _CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "block_size")
 DEFAULT_CONTEXT = 2048  # of modules without a configuration that says
-_UNLIMITED = 1 << 31
-_LENGTHS_TRIED = 256
 
 
 def make_engine(
@@ -46,44 +45,22 @@ def make_engine(
     with without_caches():
         exported, imported = import_call(model, call, optimizer)
     graph = imported.graph
-    longest = min(context or context_length(model), _longest(imported.guards, exported.examples[0]))
+    assert exported.entry is not None
+    limit = min(context or context_length(model), longest(imported.guards, exported.examples[0]))
+    with exporting_alone():
+        require_one_form(exported.entry, imported.guards, exported.examples[0])
     del exported, imported  # which hold the parameters too
     require_no_kernels(graph)
     if release:
         release_parameters(model)
     return _core.Engine.from_graph(
         graph._core,
-        context_length=longest,
+        context_length=limit,
         bos_ids=as_ids(_setting(model, "bos_token_id")),
         eos_ids=end_token_ids(model),
         release=release,
         **options,
     )
-
-
-def _longest(guards: Guards, example: torch.Tensor) -> int:
-    """Up to what length the exported program is the module: a step runs at any, and checks no guards.
-
-    Limits are ranges; what else a module decides by its length is seen at short ones. Raises where shorter sequences
-    than the example are others.
-    """
-    rows, length = example.shape
-    high = max((high for name, (_, high) in guards.ranges.items() if _is_length(guards, name)), default=_UNLIMITED)
-    for size in range(2, min(high, _LENGTHS_TRIED)):  # at the limit itself a slice of a table is all of it
-        if guards.bind([torch.empty(rows, size, dtype=example.dtype, device="meta")]) is not None:
-            continue
-        if size > length:
-            return size - 1
-        raise UnsupportedError(
-            f"[generate] the module decides by the length of its input: what it does for {length} tokens is not what "
-            f"it does for {size}; needs one form for all lengths"
-        )
-    return high
-
-
-def _is_length(guards: Guards, name: str) -> bool:
-    size = guards.tensors[0].shape[-1]
-    return isinstance(size, torch.SymInt) and str(size.node.expr) == name
 
 
 def require_no_kernels(graph: Graph) -> None:
@@ -144,8 +121,8 @@ def _setting(model: torch.nn.Module, key: str) -> Any:
     return None
 
 
-def as_ids(value: Any) -> list[int]:
-    """Token ids of an id, of several, or of None: none."""
+def as_ids(value: Any, name: str = "eos_token_id") -> list[int]:
+    """Token ids of an id, of several, or of None: none. `atb.InvalidArgumentError` for what is no id."""
     if value is None:
         return []
-    return [int(item) for item in value] if isinstance(value, Iterable) else [int(value)]
+    return checked_ids([value] if is_int(value) or isinstance(value, str) else value, name)

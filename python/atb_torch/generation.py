@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from atb.errors import InvalidArgumentError
-from atb.generation import SamplingOptions, give_back, submit
+from atb.generation import SamplingOptions, give_back, submit, unknown_option
 
 from atb_torch.stopping import StopRule
+
+_SAMPLING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed")
+_OPTIONS = (*_SAMPLING, "eos_token_id", "pad_token_id", "stop", "streamer", "tokenizer", "attention_mask")
+_HINTS = {"stop_token_ids": "pass eos_token_id", "ignore_eos": "pass eos_token_id=None", "stop_strings": "pass stop"}
+_ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def generate(
@@ -18,29 +23,28 @@ def generate(
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor | None = None,
     *,
+    sampling: SamplingOptions,
     rule: StopRule,
     pad_token_id: int | None = None,
     streamer: Any = None,
-    **options: Any,
 ) -> torch.Tensor:
     """Continues each row of `input_ids` [B, T]; returns i64 [B, T + N], where N is the longest continuation.
 
     engine: a native engine (`atb._core.Engine`).
     attention_mask: [B, T], zero where a row is padded, on its left or its right; the other tokens of a row must stand
         side by side. A row's positions count from its first token.
+    sampling: of the first row; row i draws with seed + i.
     rule: what ends a row; the token that does is the row's last, as in transformers.
     pad_token_id: what fills shorter rows behind their end; the first end token by default. Without end tokens, rows go
         on until all have ended, as in transformers. Where there is no mask, this token is padding unless it ends rows.
     streamer: has `put(ids)` and `end()`.
-    options: the other fields of `atb.generation.SamplingOptions` (max_new_tokens, temperature, top_k, top_p, seed).
     """
-    sampling = SamplingOptions.from_options({**options, "stop_token_ids": ()})
     prompts = prompt_rows(input_ids, attention_mask, None if pad_token_id in rule.ends else pad_token_id)
     put = _streaming(streamer, input_ids)
     rows: list[_Row] = []
     try:
-        for prompt in prompts:
-            rows.append(_Row(engine, submit(engine, prompt, sampling), prompt, rule))
+        for index, prompt in enumerate(prompts):
+            rows.append(_Row(engine, submit(engine, prompt, sampling.of_row(index)), prompt, rule))
         new = _continue(rows, put, wait=bool(rule.ends))
     finally:
         give_back(engine, [row.request for row in rows])
@@ -54,11 +58,25 @@ def generate(
     return torch.cat([input_ids.to(torch.int64), filled], dim=1)
 
 
+def sampling_options(options: Mapping[str, Any]) -> SamplingOptions:
+    """What `generate` takes as `**options`. Raises `atb.InvalidArgumentError` with all options for another name."""
+    for name in options:
+        if name not in _SAMPLING:
+            raise unknown_option(name, _OPTIONS, _HINTS)
+    return SamplingOptions.from_options({**options, "stop_token_ids": ()})
+
+
 def prompt_rows(
     input_ids: torch.Tensor, attention_mask: torch.Tensor | None, padding: int | None = None
 ) -> list[list[int]]:
     """The ids of each row without its padding: where the mask is zero, or without a mask the token `padding`."""
-    if input_ids.dim() != 2 or input_ids.is_floating_point():
+    for name, tensor in (("input_ids", input_ids), ("attention_mask", attention_mask)):
+        if not isinstance(tensor, torch.Tensor) and (tensor is not None or name == "input_ids"):
+            raise InvalidArgumentError(
+                f"[generate] {name} is a {type(tensor).__name__}; expected a tensor [batch, tokens], as "
+                "torch.tensor([[1, 2]])"
+            )
+    if input_ids.dim() != 2 or input_ids.dtype not in _ID_DTYPES:
         raise InvalidArgumentError(
             f"[generate] input_ids is {input_ids.dtype} {list(input_ids.shape)}; expected integers [batch, tokens]"
         )

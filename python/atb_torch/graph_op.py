@@ -33,6 +33,7 @@ from atb_torch.errors import unsupported
 from atb_torch.freshness import Snapshot
 from atb_torch.items import Item
 from atb_torch.kv_cache import KVCache
+from atb_torch.options import as_threads
 from atb_torch.plugins import (
     Active,
     Described,
@@ -84,7 +85,7 @@ class GraphOp(nn.Module):
         super().__init__()
         self.name = check_name(name)
         self.items = check_list(items)
-        self.threads = threads
+        self.threads = as_threads(threads, "GraphOp")
         self.layer: int | None = None
         """Which layer of a model this is, for the context of plugins; None: its slot in the cache."""
         self._plugins = Plugins()
@@ -128,6 +129,13 @@ class GraphOp(nn.Module):
         Raises `atb.InvalidArgumentError` with the call's signature where arguments do not fit the items, one another,
         or the parameters, and `atb.UnsupportedError` for inputs that require gradients, other dtypes, and live dropout.
         """
+        if torch.compiler.is_dynamo_compiling():
+            from atb_torch.untraced import call_untraced  # imports what torch.compile has loaded by now
+
+            return call_untraced(self, args, kwargs)
+        return self._forward(args, kwargs)
+
+    def _forward(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         arguments = _bind(args, kwargs)
         kv_cache = arguments.pop("kv_cache", None)
         self._check_mode()
@@ -207,8 +215,9 @@ class GraphOp(nn.Module):
     def _make(self, call: BlockCall, kv_dtype: str | None, plugins: Active, layer: int | None) -> Program:
         kernels = dict(self._kernels)
         placed = describe_plugins(plugins, kernels, layer if in_library(plugins) else None)
+        dtype = self._dtype(call)
         try:
-            core, declared, cached, notes = self._build(call.inputs, self._dtype(call), placed, known_shapes(self))
+            core, declared, cached, notes = self._build(call.inputs, dtype, placed, known_shapes(self))
         except InvalidArgumentError as error:
             wrong_inputs(error, call)
         for note in notes:

@@ -35,7 +35,15 @@ class Item:
 
     def __repr__(self) -> str:
         options = [f"{key}={value!r}" for key, value in self.attrs.items()]
-        return f"{self.kind}({', '.join([*([repr(self.name)] if self.name else []), *options])})"
+        inside = ["[" + ", ".join(map(_shown, branch)) + "]" for branch in self.branches]
+        if self.kind == "flash_attention":
+            inside = [f"rope={branch[0]!r}" for branch in self.branches]
+        return f"{self.kind}({', '.join([*([repr(self.name)] if self.name else []), *inside, *options])})"
+
+
+def _shown(item: Any) -> str:
+    """An item inside of another, in its line; a block, which PyTorch shows in many lines, by its name."""
+    return repr(item) if isinstance(item, Item) else f"{type(item).__name__}({item.name or ''})"
 
 
 @constructor("layer_norm")

@@ -11,12 +11,16 @@ import torch
 from atb import native
 from atb.native import Blocks, Partial
 
+from atb_torch.checks import check_tensor
+
 __all__ = list(native.__all__)
 
 
 def _plain(value: Any) -> Any:
-    """Tensors without their history, wherever they stand."""
+    """Tensors as they are computed on, wherever they stand. Raises `atb.UnsupportedError` as `compile` does: for those
+    that require gradients while gradients are on, float64 ones, and such that are elsewhere."""
     if isinstance(value, torch.Tensor):
+        check_tensor("a tensor", value, gradients=True)
         return value.detach()
     return type(value)(*map(_plain, value)) if isinstance(value, (Blocks, Partial)) else value
 

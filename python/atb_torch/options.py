@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
+import atb
 import torch
 from atb import _core
 from atb.errors import InvalidArgumentError, UnsupportedError
@@ -38,12 +40,28 @@ def set_mode(module: torch.nn.Module, mode: str | None) -> None:
 
 def as_level(opt_level: int) -> int:
     """The level, checked before anything is exported."""
-    level = as_int(opt_level, "opt_level")
+    level = as_int(opt_level, "opt_level", "atb_torch")
     if level not in range(4):
         raise InvalidArgumentError(
             f"[atb_torch] opt_level is {level}; allowed are 0 (as written), 1 (canonical), 2 (fused) and 3 (planned)"
         )
     return level
+
+
+def as_threads(threads: int, where: str = "atb_torch") -> int:
+    """The number of workers, checked before anything is made."""
+    count = as_int(threads, "threads", where)
+    if count < 0:
+        raise InvalidArgumentError(f"[{where}] threads is {count}; expected 0 (what the CPU quota allows) or more")
+    return count
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """`atb.InvalidArgumentError` for what is no `atb.GraphOptimizer`; None is none."""
+    if optimizer is not None and not isinstance(optimizer, atb.GraphOptimizer):
+        raise InvalidArgumentError(
+            f"[atb_torch] optimizer is a {type(optimizer).__name__}; expected an atb.GraphOptimizer, or None"
+        )
 
 
 def note_unbuilt(enable_prefix_caching: bool, enable_speculative: bool) -> None:

@@ -355,3 +355,17 @@ def test_exported_programs_copies_and_changed_parameters() -> None:
     mixed.block.get_parameter("norm.weight").mul_(2.0)
     assert distance(fast(x), expected) > 1e-2
     assert distance(fast(x), mixed(x)) < 1e-4
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "in a module"])
+def test_torch_compile_leaves_blocks_to_atb(inside: bool) -> None:
+    block = atb.GraphOp([atb.LayerNorm(), atb.Linear(out_features=8), atb.ResidualAdd()])
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), block, torch.nn.SiLU()) if inside else block
+    with torch.no_grad():
+        for tokens in (3, 3, 5):
+            x = torch.randn(2, tokens, 8)
+            expected = module(x)
+            outer = torch.compile(module, backend="eager")
+            torch.testing.assert_close(outer(x), expected)
+            with pytest.raises(core.InvalidArgumentError, match=r"^\[GraphOp\]"):
+                torch.compile(block, backend="eager")(x[0, 0])

@@ -102,3 +102,25 @@ def test_nothing_is_said_of_what_was_not_asked_for() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         atb_torch.compile(torch.nn.Linear(3, 3).eval())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": 3}, "optimizer is a int; expected an atb.GraphOptimizer"),
+        ({"optimizer": atb.GraphOptimizer}, "optimizer is a type"),
+        ({"threads": "a"}, "threads is 'a'"),
+        ({"threads": 1.5}, "threads is 1.5"),
+        ({"threads": None}, "threads is None"),
+        ({"threads": -1}, "threads is -1"),
+        ({"opt_level": "3"}, "opt_level is '3'"),
+    ],
+)
+def test_options_are_checked_before_anything_is_made(options: dict[str, object], message: str) -> None:
+    with pytest.raises(atb.InvalidArgumentError, match=rf"^\[atb_torch\] {message}"):
+        atb_torch.compile(torch.nn.Linear(3, 3).eval(), **options)
+
+
+def test_threads_of_a_block_are_checked_when_it_is_made() -> None:
+    with pytest.raises(atb.InvalidArgumentError, match=r"^\[GraphOp\] threads is 'a'"):
+        atb_torch.GraphOp([atb_torch.SiLU()], threads="a")

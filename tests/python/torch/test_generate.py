@@ -105,10 +105,28 @@ def test_sampling_repeats_with_its_seed() -> None:
     assert not torch.equal(first, fast.generate(ids, seed=4, **options))
 
 
+def test_rows_draw_as_they_would_alone_with_seeds_of_their_own() -> None:
+    fast = atb_torch.compile(model("llama", "sdpa"))
+    ids = tokens(1, 5)
+    options = {"max_new_tokens": 12, "temperature": 1.0, "eos_token_id": []}
+    rows = fast.generate(ids.repeat(4, 1), seed=1, **options)
+    assert len({tuple(row) for row in rows.tolist()}) == 4
+    for index, row in enumerate(rows):
+        assert torch.equal(row, fast.generate(ids, seed=1 + index, **options)[0])
+    last = fast.generate(ids.repeat(2, 1), seed=2**63 - 1, **options)
+    assert torch.equal(last[1], fast.generate(ids, seed=0, **options)[0])
+
+
 @pytest.mark.parametrize(
     ("ids", "mask", "message"),
     [
         (torch.zeros(1, 4), None, "expected integers"),
+        (torch.ones(1, 4, dtype=torch.bool), None, "expected integers"),
+        ([[1, 2]], None, "input_ids is a list; expected a tensor"),
+        ("text", None, "input_ids is a str; expected a tensor"),
+        ({"input_ids": tokens(1, 4)}, None, "input_ids is a dict; expected a tensor"),
+        (None, None, "input_ids is a NoneType; expected a tensor"),
+        (tokens(1, 4), [[1, 1, 1, 1]], "attention_mask is a list; expected a tensor"),
         (torch.ones(4, dtype=torch.int64), None, "batch, tokens"),
         (tokens(1, 4), torch.ones(1, 3), "attention_mask is"),
         (tokens(1, 4), torch.tensor([[1, 0, 1, 1]]), "hole between 0 and 3"),
@@ -172,6 +190,49 @@ def test_a_table_of_positions_ends_sequences() -> None:
         assert torch.equal(model(made[:, :-1][:, :24])[:, 8:].argmax(-1), made[:, 9:])
 
 
+def _rows_alone(idx: torch.Tensor) -> bool:
+    return idx.shape[0] == 1
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        _rows_alone,
+        lambda idx: idx.shape[0] > 4,
+        lambda idx: idx.shape[0] % 2 == 1,
+        lambda idx: idx.shape[0] == 3,
+        lambda idx: idx.shape[0] > 300,
+    ],
+    ids=["one", "many", "odd", "three", "hundreds"],
+)
+def test_a_module_that_decides_by_its_batch_is_refused(decided: Callable[[torch.Tensor], bool]) -> None:
+    fast = atb_torch.compile(ByLength(lambda _, idx, x: x * 3 if decided(idx) else x).eval(), threads=1)
+    with pytest.raises(atb.UnsupportedError, match="ByLength decides by the size of its batch"):
+        fast.generate(torch.ones(1, 9, dtype=torch.int64))
+
+
+def test_a_module_that_decides_by_a_number_at_one_row_is_refused() -> None:
+    fast = atb_torch.compile(ByLength(lambda _, idx, x: x * (3 if _rows_alone(idx) else 2)).eval(), threads=1)
+    with pytest.raises(atb.UnsupportedError, match=r"ByLength decides by the size of its batch \(input_ids.shape\[0\]"):
+        fast.generate(torch.ones(1, 9, dtype=torch.int64))
+
+
+def test_a_module_that_does_something_else_for_one_token_is_refused() -> None:
+    fast = atb_torch.compile(ByLength(lambda _, idx, x: x * 3 if idx.shape[1] == 1 else x).eval(), threads=1)
+    with pytest.raises(atb.UnsupportedError, match="ByLength decides by the length of its input"):
+        fast.generate(torch.ones(1, 9, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_another_path_to_the_same_numbers_generates(axis: int) -> None:
+    torch.manual_seed(1)
+    model = ByLength(lambda _, idx, x: (x + x) * 1.5 if idx.shape[axis] == 1 else x * 3).eval()
+    ids = torch.randint(0, 31, (1, 1))
+    made = atb_torch.compile(model, threads=1).generate(ids, max_new_tokens=6)
+    with torch.no_grad():
+        assert torch.equal(model(made[:, :-1]).argmax(-1), made[:, 1:])
+
+
 @pytest.mark.parametrize("short", [False, True], ids=["odd", "short"])
 def test_a_module_that_decides_by_its_length_is_refused(short: bool) -> None:
     def decide(_module: torch.nn.Module, idx: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -180,3 +241,37 @@ def test_a_module_that_decides_by_its_length_is_refused(short: bool) -> None:
 
     with pytest.raises(atb.UnsupportedError, match="decides by the length of its input"):
         atb_torch.compile(ByLength(decide).eval(), threads=1).generate(torch.ones(1, 9, dtype=torch.int64))
+
+
+KNOWN = (
+    "max_new_tokens, temperature, top_k, top_p, seed, eos_token_id, pad_token_id, stop, streamer, tokenizer, "
+    "attention_mask"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("do_sample", "temperature"),
+        ("max_length", "max_new_tokens"),
+        ("stop_token_ids", "eos_token_id"),
+        ("ignore_eos", "eos_token_id=None"),
+        ("generation_config", "as options"),
+        ("repetition_penalty", "no penalties"),
+        ("frequency", ""),
+    ],
+)
+def test_an_unknown_option_is_answered_with_all_and_a_hint(name: str, hint: str) -> None:
+    fast = atb_torch.compile(torch.nn.Identity().eval())  # no decoder: options are read first
+    with pytest.raises(atb.InvalidArgumentError) as raised:
+        fast.generate(tokens(1, 4), **{name: 1})
+    assert str(raised.value).startswith(f"[generate] option {name!r} is not known")
+    assert str(raised.value).endswith(f"known are {KNOWN}")
+    assert hint in str(raised.value).split("; known are")[0]
+
+
+@pytest.mark.parametrize("name", ["eos_token_id", "pad_token_id"])
+@pytest.mark.parametrize("value", ["5", 5.0, True, ["5"], [None]], ids=str)
+def test_end_and_padding_are_ids(name: str, value: object) -> None:
+    with pytest.raises(atb.InvalidArgumentError, match=rf"^\[generate\] .*{name}"):
+        atb_torch.compile(torch.nn.Identity().eval()).generate(tokens(1, 4), **{name: value})

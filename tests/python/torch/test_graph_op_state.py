@@ -348,3 +348,23 @@ def test_what_is_refused(x: torch.Tensor) -> None:
         mixed = made(x)
         mixed.get_parameter("up.weight").data = torch.zeros(24, H, dtype=torch.float16)
         mixed(x)
+
+
+def test_a_block_prints_what_is_inside_of_its_items() -> None:
+    attention = {"num_heads": 2, "causal": True}
+    text = repr(atb.GraphOp([atb.FlashAttention("a", rope={"theta": 5e5, "dim": 4}, **attention)]))
+    assert "flash_attention('a', rope=rotary_embedding(theta=500000.0, dim=4" in text
+    assert "rope" not in repr(atb.GraphOp([atb.FlashAttention(**attention)]))
+    nested = atb.GraphOp([atb.ReLU()], name="inner")
+    text = repr(atb.GraphOp([atb.Branch([atb.SiLU()], [nested], []), atb.Add()]))
+    assert "branch([silu()], [GraphOp(inner)], [])" in text
+
+
+def test_a_wrong_dtype_is_answered_with_one_signature() -> None:
+    block = atb.GraphOp([atb.Linear(out_features=4)])
+    x = torch.randn(1, 2, 4)
+    with torch.no_grad():
+        block(x)
+        with pytest.raises(core.InvalidArgumentError, match="x is f16, the block f32") as raised:
+            block(x.half())
+    assert str(raised.value).count("the call is") == 1

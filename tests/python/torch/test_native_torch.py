@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atb
 import atb_torch
 import pytest
 import torch
@@ -22,7 +23,14 @@ def test_the_examples_of_the_page_run() -> None:
 def test_results_are_tensors_without_history() -> None:
     q = torch.randn(1, 2, 4, 16, requires_grad=True)
     k, v = torch.randn(2, 1, 30, 2, 16).bfloat16()
+    with pytest.raises(atb.UnsupportedError, match="requires gradients"):
+        native.partial_attention(q, k, v)
+    with pytest.raises(atb.UnsupportedError, match="float64"):
+        native.partial_attention(q.detach().double(), k, v)
+    q = q.detach()
     part = native.partial_attention(q, k, v)
+    with torch.no_grad():  # as blocks do
+        assert torch.equal(native.partial_attention(q.clone().requires_grad_(), k, v).output, part.output)
     assert isinstance(part, native.Partial)
     assert all(isinstance(x, torch.Tensor) and not x.requires_grad for x in part)
     largest, total = native.online_softmax(part.max[None], part.sum[None])
@@ -33,6 +41,13 @@ def test_results_are_tensors_without_history() -> None:
         q.transpose(1, 2), k.float().transpose(1, 2), v.float().transpose(1, 2), enable_gqa=True
     ).transpose(1, 2)
     torch.testing.assert_close(native.finish(again), expected.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_no_partial_result_is_one_clear_error() -> None:
+    x = torch.randn(3, 1, 2, 4, 16)
+    for call in (native.finish, native.merge, lambda value: native.partial_attention(*x, running=value)):
+        with pytest.raises(atb.InvalidArgumentError, match=r"^\[native\] .*native\.Partial"):
+            call(x[0])
 
 
 class Prefixed(torch.nn.Module):
