@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from atb import _core
 from atb._core import Tensor
+from atb.arrays import resolved, resolved_all
 from atb.errors import InvalidArgumentError
 from atb.generation import as_int
 from atb.node import Node, make_nodes, value_name
@@ -198,8 +199,8 @@ class Graph:
     def _adapted(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
         convert = self.to_kernel_array
         if convert is None:
-            return kernel
-        return lambda *arrays: kernel(*map(convert, arrays))
+            return lambda *arrays: resolved_all(kernel(*arrays))
+        return lambda *arrays: resolved_all(kernel(*map(convert, arrays)))
 
 
 class PatternRun:
@@ -258,6 +259,7 @@ class CompiledGraph:
         return {info.name: output for info, output in zip(self.outputs, outputs, strict=True)}
 
     def _run(self, arrays: list[Any], *cache: Any) -> list[Tensor]:
+        arrays = [resolved(array) for array in arrays]
         entries = recorder()
         if entries is None:
             return self._core.run(arrays, *cache)

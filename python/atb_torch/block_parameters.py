@@ -28,11 +28,12 @@ def place(root: nn.Module, path: str, module: nn.Module) -> None:
 
 def declare(root: nn.Module, names: Iterable[str]) -> None:
     """Makes the parameters that root has not, without elements as long as their shapes are unknown."""
-    for name in names:
-        *way, last = name.split(".")
-        holder = _holder(root, way)
-        if last not in holder._parameters:
-            holder.register_parameter(last, nn.Parameter(torch.empty(0)))
+    with torch.inference_mode(False):  # else they would be inference tensors, which no optimizer can train
+        for name in names:
+            *way, last = name.split(".")
+            holder = _holder(root, way)
+            if last not in holder._parameters:
+                holder.register_parameter(last, nn.Parameter(torch.empty(0)))
 
 
 def _holder(root: nn.Module, way: Sequence[str]) -> nn.Module:
@@ -51,10 +52,11 @@ def is_lazy(parameter: torch.Tensor) -> bool:
 
 def materialize(root: nn.Module, declared: Iterable[Declared]) -> None:
     """Gives parameters without a shape theirs, and their first values."""
-    for name, shape, start, scale in declared:
-        parameter = root.get_parameter(name)
-        if is_lazy(parameter):
-            parameter.data = _started(parameter, shape, start, scale)
+    with torch.inference_mode(False):  # a call may be inside of it; tensors made there do not count writes
+        for name, shape, start, scale in declared:
+            parameter = root.get_parameter(name)
+            if is_lazy(parameter):
+                parameter.data = _started(parameter, shape, start, scale)
 
 
 def _started(like: torch.Tensor, shape: Sequence[int], start: str, scale: float) -> torch.Tensor:

@@ -62,7 +62,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach()
     if isinstance(tensor, FakeTensor):  # it has no memory
         return tensor
-    return tensor.clone() if tensor._is_zerotensor() else tensor.resolve_neg()
+    return tensor.clone() if tensor._is_zerotensor() else tensor.resolve_conj().resolve_neg()
 
 
 def check_tensor(name: str, tensor: torch.Tensor, gradients: bool = False, fake: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from atb._core import BuilderValue, GraphBuilder
 
+from atb_torch.checks import plain
 from atb_torch.dtypes import FLOATS, TORCH, dtype_name
 from atb_torch.errors import Refused, Unequal
 from atb_torch.symbols import Dim, SymbolNames
@@ -90,7 +91,7 @@ class Context:
     def constant(self, name: str, tensor: torch.Tensor) -> BuilderValue:
         """The tensor's own memory where it is dense, else a copy. Its dtype stays."""
         dtype_name(tensor.dtype)
-        return self.builder.add_constant(name, tensor.detach().contiguous())
+        return self.builder.add_constant(name, plain(tensor).contiguous())
 
     def scalar(self, number: Any, dtype: str) -> BuilderValue:
         """A constant of shape []; the same number and dtype give the same constant. A symbolic size is computed."""

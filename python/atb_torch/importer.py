@@ -343,7 +343,8 @@ class _Importer:
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         kept = FUNCTIONS.get(node.target)
         name = kept.__qualname__ if kept is not None else operator_name(node.target)
-        outs = list(ctx.out) if isinstance(ctx.out, (list, tuple)) else [ctx.out]
+        out = node.meta.get("val")  # `ctx.out` may be that of an operator inside its definition
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if not all(isinstance(out, torch.Tensor) and out.dtype in NAMES for out in outs):  # a graph cannot hold these
             unsupported(f"{node.target} in {ctx.place.scope or 'the module itself'}: {reason}")
         try:

@@ -11,7 +11,7 @@ import torch
 from atb import native
 from atb.native import Blocks, Partial
 
-from atb_torch.checks import check_tensor
+from atb_torch.checks import check_tensor, plain
 
 __all__ = list(native.__all__)
 
@@ -21,7 +21,7 @@ def _plain(value: Any) -> Any:
     that require gradients while gradients are on, float64 ones, and such that are elsewhere."""
     if isinstance(value, torch.Tensor):
         check_tensor("a tensor", value, gradients=True)
-        return value.detach()
+        return plain(value)
     return type(value)(*map(_plain, value)) if isinstance(value, (Blocks, Partial)) else value
 
 

@@ -200,3 +200,28 @@ def tril(ctx: Context, x: BuilderValue, diagonal: Dim = 0) -> BuilderValue:
 @lowers("triu.default")
 def triu(ctx: Context, x: BuilderValue, diagonal: Dim = 0) -> BuilderValue:
     return _triangle(ctx, x, diagonal, False)
+
+
+# --- Padding
+
+
+@lowers("constant_pad_nd.default")
+def constant_pad(ctx: Context, x: BuilderValue, pad: Sequence[Dim], value: Any = 0) -> BuilderValue:
+    """pad: (before, after) of the last axis, then of the one before it, ...; where negative, that much is cut off."""
+    counts = [ctx.static(count, "a width of padding") for count in pad]
+    filling = ctx.operand(value, ctx.out_dtype)
+    for axis, before, after in zip(reversed(range(len(x.shape))), counts[::2], counts[1::2], strict=False):
+        x = _cut(ctx, x, axis, max(-before, 0), max(-after, 0))
+        sides = [
+            ctx.broadcast(filling, [*x.shape[:axis], width, *x.shape[axis + 1 :]]) if width > 0 else None
+            for width in (before, after)
+        ]
+        parts = [part for part in (sides[0], x, sides[1]) if part is not None]
+        x = ctx("concat", *parts, axis=axis) if len(parts) > 1 else x
+    return x
+
+
+def _cut(ctx: Context, x: BuilderValue, axis: int, before: int, after: int) -> BuilderValue:
+    extent = x.shape[axis]
+    end = extent - after if isinstance(extent, int) else f"{extent} - {after}" if after else extent
+    return ctx.slice(x, axis, before, end)

@@ -197,3 +197,30 @@ def diff(
     extent = whole.shape[axis]
     last = extent - 1 if isinstance(extent, int) else f"{extent} - 1"
     return ctx("sub", ctx.slice(whole, axis, 1, extent), ctx.slice(whole, axis, 0, last))
+
+
+@lowers("batch_norm.default")
+def batch_norm(
+    ctx: Context,
+    x: BuilderValue,
+    weight: BuilderValue | None,
+    bias: BuilderValue | None,
+    mean: BuilderValue | None,
+    var: BuilderValue | None,
+    training: bool,
+    _momentum: float,
+    eps: float,
+    *_args: Any,
+) -> BuilderValue:
+    """x * scale + shift over axis 1, from the statistics that were kept: scale = weight / sqrt(var + eps)."""
+    if training or mean is None or var is None:
+        raise Refused("statistics of the batch itself are not supported, only those kept by training")
+    scale = ctx("rsqrt", ctx("add", ctx.cast(var, "f32"), ctx.scalar(eps, "f32")))
+    if weight is not None:
+        scale = ctx("mul", scale, ctx.cast(weight, "f32"))
+    shift = ctx("neg", ctx("mul", ctx.cast(mean, "f32"), scale))
+    if bias is not None:
+        shift = ctx("add", shift, ctx.cast(bias, "f32"))
+    along = [x.shape[1], *[1] * (len(x.shape) - 2)]
+    scaled = ctx("mul", ctx.cast(x, "f32"), ctx.reshape(scale, along))
+    return ctx.cast(ctx("add", scaled, ctx.reshape(shift, along)), ctx.out_dtype)

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import atb_torch
 import families
+import numpy
 import pytest
 import torch
+from atb_torch.freshness import Snapshot
 
 
 class Net(torch.nn.Module):
@@ -134,3 +137,163 @@ def test_buffers_that_the_module_writes_to_make_nothing_anew() -> None:
         first = fast.variants
         assert fast(x).tolist() == [4.0] * 4
     assert fast.variants == first
+
+
+# --- Attributes
+
+
+class Attributes(torch.nn.Module):
+    """Decides by an attribute of any kind."""
+
+    def __init__(self, value: Any, read: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.value = value
+        self.read = read
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.read(self.value)
+
+
+def nested_list(net: Attributes) -> None:
+    net.value[0][1] = 5
+
+
+def nested_tuple(net: Attributes) -> None:
+    net.value = (1, (2, 5))
+
+
+def nested_dict(net: Attributes) -> None:
+    net.value["a"][0] = 5.0
+
+
+def longer(net: Attributes) -> None:
+    net.value[0].append(7)
+
+
+def replaced(net: Attributes) -> None:
+    net.value = torch.full((4,), 5.0)
+
+
+def written(net: Attributes) -> None:
+    net.value.mul_(3)
+
+
+def replaced_in_a_list(net: Attributes) -> None:
+    net.value[0] = torch.full((4,), 5.0)
+
+
+def written_in_a_list(net: Attributes) -> None:
+    net.value[0].mul_(3)
+
+
+def assigned(value: Any) -> Callable[[Attributes], None]:
+    def change(net: Attributes) -> None:
+        net.value = value
+
+    return change
+
+
+def write_to_a_module_in_a_list(net: Attributes) -> None:
+    net.value[0].weight.mul_(3)
+
+
+ATTRIBUTES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Attributes], None]]] = {
+    "nested_list": (lambda: [[1, 2], [3]], lambda v: v[0][1], nested_list),
+    "longer_list": (lambda: [[1, 2], [3]], lambda v: sum(v[0]), longer),
+    "nested_tuple": (lambda: (1, (2, 3)), lambda v: v[1][1], nested_tuple),
+    "nested_dict": (lambda: {"a": [1.0]}, lambda v: v["a"][0], nested_dict),
+    "tensor": (lambda: torch.ones(4), lambda v: v, replaced),
+    "tensor_written": (lambda: torch.ones(4), lambda v: v, written),
+    "tensor_in_a_list": (lambda: [torch.ones(4)], lambda v: v[0], replaced_in_a_list),
+    "tensor_in_a_list_written": (lambda: [torch.ones(4)], lambda v: v[0], written_in_a_list),
+    "module_in_a_list": (lambda: [torch.nn.Linear(4, 4)], lambda v: v[0].weight[0], write_to_a_module_in_a_list),
+    "numpy_number": (lambda: numpy.float64(2.0), float, assigned(numpy.float64(3.0))),
+    "size": (lambda: torch.Size([2, 3]), lambda v: v[1], assigned(torch.Size([2, 4]))),
+    "range": (lambda: range(3), len, assigned(range(5))),
+    "slice": (lambda: slice(0, 3), lambda v: len([1, 2, 3, 4][v]), assigned(slice(1, 3))),
+    "type_of_a_number": (lambda: [2], lambda v: 3.0 if isinstance(v[0], float) else 1.0, assigned([2.0])),
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_are_looked_into(name: str) -> None:
+    make, read, change = ATTRIBUTES[name]
+    net, x = Attributes(make(), read).eval(), torch.rand(2, 4) + 1
+    fast = atb_torch.compile(net, threads=1)
+    with torch.no_grad():
+        before = fast(x)
+        first = fast.variants
+        assert torch.equal(fast(x), before)
+        assert fast.variants == first
+        change(net)
+        torch.testing.assert_close(fast(x), net(x))
+        assert not torch.equal(fast(x), before)
+
+
+def test_equal_containers_of_other_objects_make_nothing_anew() -> None:
+    net, x = Attributes([[1, 2], {"a": (3, [4])}], lambda v: v[0][1]).eval(), torch.rand(2, 4)
+    fast = atb_torch.compile(net, threads=1)
+    with torch.no_grad():
+        fast(x)
+        first = fast.variants
+        net.value = [[1, 2], {"a": (3, [4])}]
+        fast(x)
+    assert fast.variants == first
+
+
+def test_containers_without_an_end_are_no_trouble() -> None:
+    net = Attributes([2.0], lambda v: v[0])
+    net.value += [net.value, net.value]
+    net.wide = [[i, [i]] for i in range(50_000)]
+    snapshot = Snapshot(net)
+    assert snapshot.holds()
+    net.value[0] = 3.0
+    assert not snapshot.holds()
+
+
+def test_a_tensor_that_the_module_writes_to_makes_nothing_anew_but_its_replacement_does() -> None:
+    net = Attributes([torch.ones(4)], lambda v: v[0])
+    snapshot = Snapshot(net, net.value)
+    net.value[0].mul_(3)
+    assert snapshot.holds()
+    net.value[0] = torch.ones(4)
+    assert not snapshot.holds()
+
+
+# --- Inference mode
+
+
+def test_what_is_made_in_inference_mode_is_compared() -> None:
+    with torch.inference_mode():
+        net, x = Net().eval(), torch.randn(5, 12)
+        fast = atb_torch.compile(net, threads=1)
+        before = fast(x)
+        first = fast.variants
+        assert torch.equal(fast(x), before)
+        assert fast.variants == first
+        net.inner.weight.mul_(2)
+        torch.testing.assert_close(fast(x), net(x))
+        net.shift.add_(1)
+        torch.testing.assert_close(fast(x), net(x))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_first_call_in_inference_mode_makes_ordinary_parameters(compiled: bool) -> None:
+    x = torch.randn(2, 3, 8)
+    with torch.inference_mode():
+        block = atb_torch.GraphOp([atb_torch.LayerNorm(), atb_torch.Linear("up", out_features=8)])
+        model = torch.nn.Sequential(block).eval()
+        fast = atb_torch.compile(model, threads=1) if compiled else block
+        before = fast(x)
+    assert not any(parameter.is_inference() for parameter in block.parameters())
+    weight = block.get_parameter("up.weight")
+    with torch.no_grad():
+        weight.mul_(2)
+    with torch.inference_mode():
+        after = fast(x)
+        assert not torch.equal(after, before)
+    block.load_state_dict({name: tensor + 1 for name, tensor in block.state_dict().items()})
+    with torch.inference_mode():
+        assert not torch.equal(fast(x), after)
+    (weight.sum() * 2).backward()
+    torch.optim.SGD(block.parameters(), lr=0.1).step()

@@ -368,3 +368,55 @@ def test_a_wrong_dtype_is_answered_with_one_signature() -> None:
         with pytest.raises(core.InvalidArgumentError, match="x is f16, the block f32") as raised:
             block(x.half())
     assert str(raised.value).count("the call is") == 1
+
+
+# --- Tensors that are only marked as negated
+
+
+def marked(x: torch.Tensor) -> torch.Tensor:
+    """-x, whose memory holds x."""
+    return torch.complex(x, x).conj().imag
+
+
+class Negating(atb.Plugin):
+    def preprocess(self, inputs: Any) -> Any:
+        return marked(inputs)
+
+    def postprocess(self, outputs: Any) -> Any:
+        return marked(outputs)
+
+
+def test_what_kernels_in_python_return_may_be_marked_as_negated(x: torch.Tensor) -> None:
+    assert marked(x).is_neg()
+    assert torch.equal(atb.GraphOp([atb.Custom(marked)])(x), -x)
+    swapped = atb.GraphOp([atb.Split(sections=2), atb.Custom(lambda a, b: (marked(b), a + 0), out_features=[8, 8])])
+    swapped = atb.GraphOp([*swapped.items, atb.Concat()])
+    assert torch.equal(swapped(x), torch.cat([-x[..., 8:], x[..., :8]], dim=-1))
+    block = atb.GraphOp([atb.ReLU("act")])
+    block.register_plugin("pre_act", Negating())
+    assert torch.equal(block(x), -torch.relu(-x))
+
+
+def test_parameters_and_inputs_may_be_marked_as_negated(x: torch.Tensor) -> None:
+    block = atb.GraphOp([atb.Linear("l", out_features=4, bias=False)])
+    block(x)
+    weight = block.get_parameter("l.weight").detach().clone()
+    block.get_submodule("l").weight = torch.nn.Parameter(marked(weight), requires_grad=False)
+    assert error(block(marked(x)), x @ weight.T) < 1e-5
+
+
+def test_kernels_of_plain_graphs_and_constants_too(x: torch.Tensor) -> None:
+    graph = core.Graph.parse("graph @g(%x: f32[2, 7, 16]) {\n  %y = relu(%x) : f32[2, 7, 16]\n  return %y\n}")
+    assert torch.equal(torch.from_dlpack(graph.compile(threads=1)(marked(x))[0]), torch.relu(-x))
+
+    class Shift(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("shift", marked(torch.arange(16.0)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.shift
+
+    net = Shift().eval()
+    with torch.no_grad():
+        assert torch.equal(atb.compile(net, threads=1)(x), x - torch.arange(16.0))

@@ -241,6 +241,16 @@ DEFINED: dict[str, tuple[Any, ...]] = {
     "leaky_relu": (F.leaky_relu, "f:3,5"),
     "logsumexp": (lambda x: x.logsumexp(-1), "f:3,5"),
     "glu": (F.glu, "f:3,6"),
+    "pad": (lambda x: F.pad(x, (1, 2)), "f:3,6"),
+    "pad_axes": (lambda x: F.pad(x, (1, 0, 0, 3), value=0.5), "f:2,3,6"),
+    "pad_cut": (lambda x: F.pad(x, (-1, 2, 3, -2)), "f:2,5,6"),
+    "pad_all_cut": (lambda x: F.pad(x, (-1, -1)), "f:2,5"),
+    "pad_int": (lambda x: F.pad(x, (0, 1), value=-100)[:, 1:], "i:2,5<9"),
+    "pad_bool": (lambda x: F.pad(x, (0, 1), value=True), "b:2,5"),
+    "pad_nd": (lambda x: torch.constant_pad_nd(x, [2, -1], 3.0), "f:2,5"),
+    "batch_norm": (lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, eps=1e-3), "f:2,3,5", "f:3", "p:3", "f:3", "f:3"),
+    "batch_norm_plain": (F.batch_norm, "f:4,3", "f:3", "p:3"),
+    "batch_norm_scaled": (F.batch_norm, "f:2,3,4,5", "f:3", "p:3", "f:3"),
 }
 
 TABLES: dict[str, tuple[Any, ...]] = {**UNARY, **SHAPES, **REDUCTIONS, **OPERANDS, **DEFINED}
@@ -310,6 +320,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "bits": (lambda x: x.view(torch.int32), "f:3,5"),
     "unknown": (lambda x: torch.fft.fft(x).abs(), "f:3,5"),
     "truncated": (lambda x: torch.div(x, 2, rounding_mode="trunc"), "i:3,5<9"),
+    "batch_statistics": (lambda x: F.batch_norm(x, None, None, training=True), "f:3,5"),
 }
 
 
@@ -341,3 +352,28 @@ def test_everything_missing_is_listed_at_once() -> None:
     assert "4 operators" in text
     for part in ("bessel_j0", "digamma", "layers.0", "layers.1"):
         assert part in text
+
+
+def test_a_form_that_is_refused_has_its_own_shape_for_what_follows() -> None:
+    """Its definition in other operators may get halfway, to a result of another rank."""
+    net = torch.nn.BatchNorm1d(8, track_running_stats=False).eval()
+    x = torch.randn(2, 5, 8)
+    with torch.no_grad(), pytest.raises(atb.UnsupportedError, match=r"1 operator cannot be lowered: aten\.batch_norm"):
+        atb_torch.compile(Function(lambda x: net(x.transpose(1, 2)).transpose(1, 2)).eval(), (x,), threads=1)
+    for refused in (F.instance_norm, lambda x: F.max_pool1d(x, 2)):
+        model = Function(lambda x, refused=refused: refused(x.transpose(1, 2)).transpose(1, 2)).eval()
+        with torch.no_grad(), pytest.raises(atb.UnsupportedError, match="cannot be lowered"):
+            atb_torch.compile(model, (x,), threads=1)
+
+
+def test_batch_norm_between_transposes_in_every_dtype() -> None:
+    net, x = torch.nn.BatchNorm1d(8), torch.randn(2, 5, 8)
+    with torch.no_grad():
+        for _ in range(3):
+            net(torch.randn(4, 8) * 2 + 1)
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+            net = net.eval().to(dtype)
+            model = Function(lambda x, net=net: net(x.transpose(1, 2)).transpose(1, 2)).eval()
+            actual, expected = atb_torch.compile(model, threads=1)(x.to(dtype)), model(x.to(dtype))
+            assert actual.dtype == dtype
+            torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)

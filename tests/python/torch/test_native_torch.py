@@ -50,6 +50,15 @@ def test_what_is_no_partial_result_is_one_clear_error() -> None:
             call(x[0])
 
 
+def test_tensors_that_are_only_marked_as_negated() -> None:
+    q, k, v = torch.randn(3, 1, 4, 2, 16)
+    marked = [torch.complex(x, x).conj().imag for x in (q, k, v)]
+    assert all(x.is_neg() for x in marked)
+    assert torch.equal(native.flash_attention(*marked), native.flash_attention(-q, -k, -v))
+    blocks_of = native.qkv_load(*marked)
+    assert all(map(torch.equal, blocks_of, native.qkv_load(-q, -k, -v)))
+
+
 class Prefixed(torch.nn.Module):
     """Attention of a batch of prompts that begin with one prefix, whose keys and values the module keeps."""
 

@@ -81,6 +81,17 @@ def test_a_custom_operator_runs_by_the_users_kernel(form: str) -> None:
     assert row["layers_matched"] == 2
 
 
+def test_what_a_kernel_returns_may_only_be_marked_as_negated() -> None:
+    def kernel(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        y = -torch.sin(x) * scale
+        return torch.complex(y, y).conj().imag
+
+    model, x = make(), torch.randn(2, 5, 8)
+    with torch.no_grad():
+        fast = optimizer(ByTarget(scaled, kernel)).optimize(model, (x,))
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-5, atol=1e-5)
+
+
 def test_without_a_pattern_the_operator_is_listed_with_its_modules() -> None:
     with pytest.raises(atb.UnsupportedError) as error:
         atb_torch.compile(make(), (torch.randn(2, 5, 8),))
