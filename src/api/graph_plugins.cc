@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/join.h"
 #include "ops/plugin_util.h"
 
 namespace atb {
@@ -33,10 +34,8 @@ void PluginHandle::remove() { registration_->removed = true; }
 
 PluginHandle GraphPlugins::add(const std::string& point, std::shared_ptr<Plugin> plugin,
                                const std::vector<std::string>& points) {
-  std::string known;
-  for (const std::string& name : points) known += (known.empty() ? "" : ", ") + name;
   require(std::find(points.begin(), points.end(), point) != points.end(), Code::kInvalidArgument, "[plugin] ", point,
-          " is no point of this block; points are ", known);
+          " is no point of this block; points are ", join(points));
   require(plugin != nullptr, Code::kInvalidArgument, "[plugin] ", point, ": no plugin is given");
   const PluginLibrary& library = plugin->impl_->library;
   const PluginSteps steps = point.starts_with("pre_") ? library.at_pre : library.at_post;

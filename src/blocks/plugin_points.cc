@@ -8,6 +8,7 @@
 #include "blocks/item.h"
 #include "blocks/items/rotary_util.h"
 #include "core/error.h"
+#include "core/join.h"
 
 namespace atb {
 namespace {
@@ -67,10 +68,8 @@ std::set<const BlockItem*> PluginPoints::items_of(const BlockPlugin& plugin) con
   }
   if (!named.empty()) return named;
   if (!of_kind.empty()) return of_kind;
-  std::string known;
-  for (const std::string& name : names()) known += (known.empty() ? "" : ", ") + name;
   throw_error(Code::kInvalidArgument, "[plugin] ", plugin.point, " is no point of this block",
-              inside.empty() ? "" : " in ", plugin.within, "; points are ", known);
+              inside.empty() ? "" : " in ", plugin.within, "; points are ", join(names()));
 }
 
 }  // namespace atb

@@ -12,9 +12,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-
 #include "hwy/highway.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/norm.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,13 +23,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using NormTag = hn::ScalableTag<float>;
 using NormVec = hn::Vec<NormTag>;
 using kernels::NormParameters;
-
-// The last `count` < Lanes values, zeros behind them.
-HWY_INLINE HWY_ATTR NormVec LoadTail(NormTag d, const float* x, int64_t count) {
-  HWY_ALIGN float buffer[hn::MaxLanes(d)] = {};
-  std::memcpy(buffer, x, static_cast<size_t>(count) * sizeof(float));
-  return hn::Load(d, buffer);
-}
 
 // Sum of term(v, valid) over a row, v holding consecutive values: four accumulators take vectors in turn, which hides
 // the latency of adding; then ((0 + 1) + (2 + 3)), then the lanes. `term` must map the zeros behind a tail to zero.
@@ -50,7 +42,7 @@ HWY_INLINE HWY_ATTR float SumRow(const float* x, int64_t n, Term term) {
     sum3 = term(sum3, hn::LoadU(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= n; i += lanes) sum0 = term(sum0, hn::LoadU(d, x + i));
-  if (i < n) sum1 = term(sum1, LoadTail(d, x + i, n - i));
+  if (i < n) sum1 = term(sum1, LoadLanes(d, x + i, n - i, 0.0f));
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 

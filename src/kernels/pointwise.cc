@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/pointwise.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,25 +22,6 @@ using PointwiseTag = hn::ScalableTag<float>;
 using PointwiseVec = hn::Vec<PointwiseTag>;
 
 constexpr int64_t kGathered = 64;  // elements that are made dense at a time
-
-// The vector at x[i] of n values; what lies beyond them reads as `rest`.
-HWY_INLINE HWY_ATTR PointwiseVec load_padded(const float* x, int64_t i, int64_t n, float rest) {
-  const PointwiseTag d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if (i + lanes <= n) return hn::LoadU(d, x + i);
-  HWY_ALIGN float padded[hn::MaxLanes(d)];
-  for (int64_t lane = 0; lane < lanes; ++lane) padded[lane] = i + lane < n ? x[i + lane] : rest;
-  return hn::Load(d, padded);
-}
-
-// Stores what of `value` lies below n.
-HWY_INLINE HWY_ATTR void store_within(PointwiseVec value, float* out, int64_t i, int64_t n) {
-  const PointwiseTag d;
-  if (i + static_cast<int64_t>(hn::Lanes(d)) <= n) return hn::StoreU(value, d, out + i);
-  HWY_ALIGN float lanes[hn::MaxLanes(d)];
-  hn::Store(value, d, lanes);
-  std::copy(lanes, lanes + (n - i), out + i);
-}
 
 template <Pointwise F>
 HWY_INLINE HWY_ATTR PointwiseVec value_of(PointwiseVec x) {
@@ -56,7 +38,7 @@ template <Pointwise F>
 HWY_ATTR void apply_dense(const float* x, int64_t n, float* out) {
   const PointwiseTag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < n; i += lanes) store_within(value_of<F>(load_padded(x, i, n, 0.0f)), out, i, n);
+  for (int64_t i = 0; i < n; i += lanes) StoreLanes(d, value_of<F>(LoadLanes(d, x + i, n - i, 0.0f)), out + i, n - i);
 }
 
 template <Pointwise F>
@@ -93,7 +75,7 @@ HWY_ATTR void softmax_row_impl(const float* x, int64_t n, float* out) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   PointwiseVec most = hn::Set(d, kNone);
   for (int64_t i = 0; i < n; i += lanes) {
-    const PointwiseVec v = load_padded(x, i, n, kNone);
+    const PointwiseVec v = LoadLanes(d, x + i, n - i, kNone);
     most = hn::IfThenElse(hn::Gt(v, most), v, most);  // NaN is no maximum; its row becomes NaN below
   }
   const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
@@ -106,12 +88,14 @@ HWY_ATTR void softmax_row_impl(const float* x, int64_t n, float* out) {
   }
   PointwiseVec sums = hn::Zero(d);
   for (int64_t i = 0; i < n; i += lanes) {
-    const PointwiseVec e = Exp(d, hn::Sub(load_padded(x, i, n, kNone), hn::Set(d, largest)));
+    const PointwiseVec e = Exp(d, hn::Sub(LoadLanes(d, x + i, n - i, kNone), hn::Set(d, largest)));
     sums = hn::Add(sums, e);
-    store_within(e, out, i, n);
+    StoreLanes(d, e, out + i, n - i);
   }
   const PointwiseVec sum = hn::SumOfLanes(d, sums);
-  for (int64_t i = 0; i < n; i += lanes) store_within(hn::Div(load_padded(out, i, n, 0.0f), sum), out, i, n);
+  for (int64_t i = 0; i < n; i += lanes) {
+    StoreLanes(d, hn::Div(LoadLanes(d, out + i, n - i, 0.0f), sum), out + i, n - i);
+  }
 }
 
 const char* pointwise_target_impl() { return hwy::TargetName(HWY_TARGET); }

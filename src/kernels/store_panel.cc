@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/gemm_tile-inl.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,27 +28,6 @@ HWY_INLINE HWY_ATTR TileVec activate(TileVec x) {
   return x;
 }
 
-// The vector at lane `at`, zeros behind the first `count` lanes: nothing is read past them.
-HWY_INLINE HWY_ATTR TileVec load_lanes(const float* from, int64_t count, int64_t at) {
-  const TileTag d;
-  if (at + static_cast<int64_t>(kVectorLanes) <= count) return hn::LoadU(d, from + at);
-  HWY_ALIGN float lanes[kVectorLanes] = {};
-  for (int64_t i = at; i < count; ++i) lanes[i - at] = from[i];
-  return hn::Load(d, lanes);
-}
-
-// Stores those lanes of a vector at lane `at` that lie below `count`.
-HWY_INLINE HWY_ATTR void store_lanes(TileVec value, float* out, int64_t count, int64_t at) {
-  const TileTag d;
-  if (at + static_cast<int64_t>(kVectorLanes) <= count) {
-    hn::StoreU(value, d, out + at);
-  } else if (at < count) {
-    HWY_ALIGN float lanes[kVectorLanes];
-    hn::Store(value, d, lanes);
-    for (int64_t i = at; i < count; ++i) out[i] = lanes[i - at];
-  }
-}
-
 template <Activation A, bool kGated, bool kResidual>
 HWY_ATTR void store_rows(const StoreArgs& args) {
   const TileTag d;
@@ -60,6 +40,7 @@ HWY_ATTR void store_rows(const StoreArgs& args) {
     const float* c = args.c + row * args.c_stride;
     float* out = args.out + row * args.out_stride;
     for (size_t at = 0; at < kTileLanes; at += kVectorLanes) {
+      const int64_t left = args.count - static_cast<int64_t>(at);
       TileVec value = activate<A>(hn::Add(hn::LoadU(d, c + at), hn::Load(d, bias + at)));
       if constexpr (kGated) {
         const float* up = args.up + row * args.c_stride;
@@ -67,9 +48,9 @@ HWY_ATTR void store_rows(const StoreArgs& args) {
       }
       if constexpr (kResidual) {
         const float* residual = args.residual + row * args.residual_stride;
-        value = hn::Add(value, load_lanes(residual, args.count, static_cast<int64_t>(at)));
+        value = hn::Add(value, LoadLanes(d, residual + at, left, 0.0f));
       }
-      store_lanes(value, out, args.count, static_cast<int64_t>(at));
+      StoreLanes(d, value, out + at, left);
     }
   }
 }

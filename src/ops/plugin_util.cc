@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/join.h"
 #include "ops/external_util.h"
 #include "ops/plugin_context_util.h"
 
@@ -180,18 +181,12 @@ std::vector<std::string> load_library(const std::string& path) {
 
 namespace {
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 // The kernel whose name ends so; empty where there is none.
 std::string ending_in(const std::string& ending, const std::vector<std::string>& names) {
   std::vector<std::string> found;
   std::copy_if(names.begin(), names.end(), std::back_inserter(found),
                [&](const std::string& name) { return name.ends_with(ending); });
-  require(found.size() <= 1, Code::kInvalidArgument, "[plugin] kernels ", joined(found), " all end in ", ending,
+  require(found.size() <= 1, Code::kInvalidArgument, "[plugin] kernels ", join(found), " all end in ", ending,
           "; say which is ", ending, "=");
   return found.empty() ? std::string() : found[0];
 }
@@ -203,13 +198,13 @@ PluginLibrary load_block_plugin(const std::string& path, const std::string& prep
   const std::vector<std::string> names = load_library(path);
   for (const std::string& name : {preprocess, postprocess}) {
     const bool known = name.empty() || std::find(names.begin(), names.end(), name) != names.end();
-    require(known, Code::kInvalidArgument, "[plugin] ", path, " has no kernel '", name, "'; it has ", joined(names));
+    require(known, Code::kInvalidArgument, "[plugin] ", path, " has no kernel '", name, "'; it has ", join(names));
   }
   const bool named = !preprocess.empty() || !postprocess.empty();
   const std::string before = named ? preprocess : ending_in("preprocess", names);
   const std::string after = named ? postprocess : ending_in("postprocess", names);
   if (!before.empty() || !after.empty()) return {{before, after}, {"", after}};
-  require(names.size() == 1, Code::kInvalidArgument, "[plugin] ", path, " has the kernels ", joined(names),
+  require(names.size() == 1, Code::kInvalidArgument, "[plugin] ", path, " has the kernels ", join(names),
           "; say which is preprocess= and which postprocess=");
   return {{names[0], ""}, {"", names[0]}};
 }

@@ -7,18 +7,13 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/join.h"
 #include "models/load/gguf_config.h"
 
 namespace atb {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text.append(text.empty() ? "" : ", ").append(name);
-  return text;
-}
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -42,7 +37,7 @@ std::string supported(std::vector<std::string> ModelFamily::*names) {
   for (const ModelFamily& family : ModelRegistry::instance().all()) {
     all.insert(all.end(), (family.*names).begin(), (family.*names).end());
   }
-  return joined(all);
+  return join(all);
 }
 
 }  // namespace
@@ -58,7 +53,7 @@ const ModelFamily& family_of(const HfConfig& config, const fs::path& path) {
   const ModelFamily* family = ModelRegistry::instance().find_hf(config.architectures, config.model_type);
   if (family != nullptr) return *family;
   const std::string what = config.architectures.empty() ? "model_type \"" + config.model_type + "\""
-                                                        : "architecture " + joined(config.architectures);
+                                                        : "architecture " + join(config.architectures);
   throw_error(Code::kUnsupported, "[config] ", path.string(), ": ", what,
               " is not supported; supported: ", supported(&ModelFamily::hf_architectures));
 }
@@ -73,7 +68,7 @@ std::string contradiction(const ModelFamily& family, const HfConfig& config) {
   const bool of_another = any_named(family.hf_architectures) && !any_named(config.architectures);
   if (known && !of_another) return "";
   return "config.json: model_type \"" + config.model_type + "\" contradicts architectures " +
-         joined(config.architectures) + "; the architecture decides, check where the file comes from";
+         join(config.architectures) + "; the architecture decides, check where the file comes from";
 }
 
 const ModelFamily& family_of(const Gguf& file) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/join.h"
 #include "ir/op.h"
 
 namespace atb {
@@ -43,12 +44,6 @@ std::string MatchFailure::str() const {
 }
 
 namespace {
-
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string text;
-  for (const std::string& part : parts) text += (text.empty() ? "" : std::string(separator)) + part;
-  return text;
-}
 
 // "linear", "constant @w", "input %x": what a reader of a reason sees at the place of a value.
 std::string describe(const Value* value) {
